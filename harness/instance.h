@@ -1,0 +1,90 @@
+/* The tensors of a case on the host: inputs with their bytes, outputs with the region the kernel
+ * owns. */
+#ifndef ATTEST_INSTANCE_H
+#define ATTEST_INSTANCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu/gpu.h"
+
+enum dtype { DTYPE_BF16, DTYPE_E4M3, DTYPE_F32, DTYPE_I32, DTYPE_U8 };
+uint32_t dtype_bytes(enum dtype dtype);
+const char *dtype_name(enum dtype dtype);
+
+enum contract {
+    CONTRACT_EXACT,     /* every bit */
+    CONTRACT_EXACT_SET, /* i32 rows that are sets with holes (-1) anywhere: members, distinct */
+    CONTRACT_BOUND,     /* |got - value| <= bound, per element */
+    CONTRACT_SELECT,    /* i32 rows: certified top-k */
+    CONTRACT_ANY        /* not judged (scratch), only guarded and checked for determinism */
+};
+const char *contract_name(enum contract contract);
+
+enum role { ROLE_IN, ROLE_OUT };
+
+/* What the parts of inputs that must not matter are filled with. */
+enum poison { POISON_NAN, POISON_HUGE };
+
+enum { TENSOR_RANK_MAX = 4, INSTANCE_TENSORS_MAX = 24, TENSOR_EXTENTS_MAX = 64 };
+
+struct tensor {
+    const char *name;
+    enum dtype dtype;
+    enum role role;
+    enum contract contract; /* outputs */
+    /* The logical tensor: element (i0, i1, ...) lies at origin + sum(i_k * stride_k), in elements.
+     * For an output this is exactly the region the kernel owns. */
+    uint32_t rank;
+    uint64_t shape[TENSOR_RANK_MAX], stride[TENSOR_RANK_MAX];
+    const char *dim[TENSOR_RANK_MAX]; /* what an index is called in a message: "seq", "head" */
+    uint64_t origin;
+    uint64_t elems;      /* of the allocation */
+    uint64_t free_from;  /* outputs: from this element on anything may be written; else = elems */
+    uint8_t *data;       /* elems * dtype_bytes, sparse; inputs only (NULL for outputs) */
+    struct gpu_extent extents[TENSOR_EXTENTS_MAX]; /* backed parts; none: all of it */
+    uint32_t n_extents;
+    int32_t alias_of; /* index of the tensor whose buffer this one shares; -1: its own */
+};
+
+struct instance {
+    struct tensor tensors[INSTANCE_TENSORS_MAX];
+    uint32_t n_tensors;
+    enum poison poison;
+    void *extra; /* an operation's own notes on the case; freed with free() */
+};
+
+/* What a right kernel must produce, per output tensor, in dense logical order. */
+struct expected {
+    uint8_t *exact;        /* CONTRACT_EXACT, _EXACT_SET */
+    double *value, *bound; /* CONTRACT_BOUND */
+    /* CONTRACT_SELECT: row r chooses select_k[r] of the first select_n[r] of the `select_stride`
+     * items with these exact values and bounds. The arrays are allocated by the oracle. */
+    double *select_value, *select_bound;
+    uint32_t *select_n, *select_k;
+    uint64_t select_stride;
+};
+
+void instance_init(struct instance *in, enum poison poison);
+void instance_free(struct instance *in);
+/* Adds a tensor with dense row-major strides; returns it, or NULL when memory is short. Inputs get
+ * zeroed sparse memory. `dims` names the dimensions: "seq,head,dim". */
+struct tensor *instance_add(struct instance *in, const char *name, enum dtype dtype, enum role role,
+                            enum contract contract, uint32_t rank, const uint64_t *shape,
+                            const char *dims);
+/* The same with an allocation of `elems` elements in which the logical tensor has these strides
+ * and origin. */
+struct tensor *instance_add_strided(struct instance *in, const char *name, enum dtype dtype,
+                                    enum role role, enum contract contract, uint32_t rank,
+                                    const uint64_t *shape, const uint64_t *stride, uint64_t origin,
+                                    uint64_t elems, const char *dims);
+const struct tensor *instance_find(const struct instance *in, const char *name);
+uint32_t instance_index(const struct instance *in, const char *name);
+void *instance_data(const struct instance *in, const char *name);
+uint64_t tensor_logical_elems(const struct tensor *t);
+/* Offset in elements of the flat-th logical element. */
+uint64_t tensor_offset(const struct tensor *t, uint64_t flat);
+/* "seq 2, head 5, dim 448" */
+void tensor_describe_index(const struct tensor *t, uint64_t flat, char *text, size_t size);
+#endif

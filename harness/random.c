@@ -1,0 +1,76 @@
+#include "harness/random.h"
+
+#include <Random123/philox.h>
+
+void random_block(uint64_t seed, uint32_t stream, uint64_t index, uint32_t out[4])
+{
+    philox4x32_ctr_t counter = {{(uint32_t)index, (uint32_t)(index >> 32), stream, 0}};
+    philox4x32_key_t key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
+    philox4x32_ctr_t r = philox4x32(counter, key);
+    for (int i = 0; i < 4; i++) out[i] = r.v[i];
+}
+
+uint32_t random_u32(uint64_t seed, uint32_t stream, uint64_t index)
+{
+    uint32_t block[4];
+    random_block(seed, stream, index / 4, block);
+    return block[index % 4];
+}
+
+double random_normal_from(uint32_t word)
+{
+    int32_t sum = (int32_t)(word & 255) + (int32_t)(word >> 8 & 255) + (int32_t)(word >> 16 & 255) +
+                  (int32_t)(word >> 24);
+    double fraction = (double)(uint32_t)(word * 2654435761u) * 0x1p-32 - 0.5;
+    /* Variance of four uniform bytes: 4*(256^2-1)/12 = 21845; sqrt is 147.80... */
+    return (sum - 510 + fraction) * (1.0 / 147.8);
+}
+
+uint32_t rng_u32(struct rng *r)
+{
+    return random_u32(r->seed, r->stream, r->next++);
+}
+
+int64_t rng_range(struct rng *r, int64_t low, int64_t high)
+{
+    if (high <= low) return low;
+    uint64_t span = (uint64_t)(high - low) + 1;
+    uint64_t word = (uint64_t)rng_u32(r) << 32 | rng_u32(r);
+    return low + (int64_t)(span ? word % span : word);
+}
+
+bool rng_one_in(struct rng *r, uint32_t n)
+{
+    return rng_u32(r) % n == 0;
+}
+
+int64_t rng_pick(struct rng *r, const int64_t *values, uint32_t count)
+{
+    return values[rng_u32(r) % count];
+}
+
+int64_t rng_edge(struct rng *r, int64_t low, int64_t high, int64_t around)
+{
+    int64_t value;
+    switch (rng_u32(r) % 6) {
+    case 0: value = low + rng_range(r, 0, 1); break;
+    case 1: value = high - rng_range(r, 0, 1); break;
+    case 2:
+    case 3:
+        if (around < 1) around = 1;
+        value = around * rng_range(r, 0, high / around) + rng_range(r, -1, 1);
+        break;
+    default: value = rng_range(r, low, high);
+    }
+    return value < low ? low : value > high ? high : value;
+}
+
+void rng_permutation(struct rng *r, uint32_t *order, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) order[i] = i;
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = (uint32_t)rng_range(r, 0, i - 1), t = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = t;
+    }
+}
