@@ -15,7 +15,6 @@ const char *dtype_name(enum dtype dtype);
 
 enum contract {
     CONTRACT_EXACT,     /* every bit */
-    CONTRACT_EXACT_SET, /* i32 rows that are sets with holes (-1) anywhere: members, distinct */
     CONTRACT_BOUND,     /* |got - value| <= bound, per element */
     CONTRACT_SELECT,    /* i32 rows: certified top-k */
     CONTRACT_ANY        /* not judged (scratch), only guarded and checked for determinism */
@@ -57,7 +56,7 @@ struct instance {
 
 /* What a right kernel must produce, per output tensor, in dense logical order. */
 struct expected {
-    uint8_t *exact;        /* CONTRACT_EXACT, _EXACT_SET */
+    uint8_t *exact;        /* CONTRACT_EXACT */
     double *value, *bound; /* CONTRACT_BOUND */
     /* CONTRACT_SELECT: row r chooses select_k[r] of the first select_n[r] of the `select_stride`
      * items with these exact values and bounds. The arrays are allocated by the oracle. */

@@ -1,0 +1,166 @@
+#include "harness/instance.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+uint32_t dtype_bytes(enum dtype dtype)
+{
+    static const uint32_t bytes[] = {
+        [DTYPE_BF16] = 2, [DTYPE_E4M3] = 1, [DTYPE_F32] = 4, [DTYPE_I32] = 4, [DTYPE_U8] = 1};
+    return bytes[dtype];
+}
+
+const char *dtype_name(enum dtype dtype)
+{
+    static const char *const names[] = {[DTYPE_BF16] = "bf16",
+                                        [DTYPE_E4M3] = "e4m3",
+                                        [DTYPE_F32] = "f32",
+                                        [DTYPE_I32] = "i32",
+                                        [DTYPE_U8] = "u8"};
+    return names[dtype];
+}
+
+const char *contract_name(enum contract contract)
+{
+    static const char *const names[] = {[CONTRACT_EXACT] = "EXACT",
+                                        [CONTRACT_BOUND] = "BOUND",
+                                        [CONTRACT_SELECT] = "SELECT",
+                                        [CONTRACT_ANY] = "any"};
+    return names[contract];
+}
+
+void instance_init(struct instance *in, enum poison poison)
+{
+    memset(in, 0, sizeof *in);
+    in->poison = poison;
+}
+
+static uint64_t data_bytes(const struct tensor *t)
+{
+    uint64_t bytes = t->elems * dtype_bytes(t->dtype);
+    return bytes ? bytes : 1;
+}
+
+void instance_free(struct instance *in)
+{
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        struct tensor *t = &in->tensors[i];
+        if (t->data && t->alias_of < 0) munmap(t->data, data_bytes(t));
+    }
+    free(in->extra);
+    memset(in, 0, sizeof *in);
+}
+
+/* Points the tensor's dimension names into one static pool of the distinct name lists in use. */
+static void name_dims(struct tensor *t, const char *dims)
+{
+    static const char *const known[] = {"seq",   "head", "dim",  "slot", "row",  "block", "page",
+                                        "token", "pool", "pair", "item", "query", "col",  "kv",
+                                        "byte"};
+    for (uint32_t i = 0; i < t->rank; i++) {
+        size_t length = strcspn(dims, ",");
+        t->dim[i] = "index";
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+            if (strlen(known[k]) == length && !memcmp(known[k], dims, length)) t->dim[i] = known[k];
+        }
+        dims += length + (dims[length] == ',');
+    }
+}
+
+struct tensor *instance_add_strided(struct instance *in, const char *name, enum dtype dtype,
+                                    enum role role, enum contract contract, uint32_t rank,
+                                    const uint64_t *shape, const uint64_t *stride, uint64_t origin,
+                                    uint64_t elems, const char *dims)
+{
+    if (in->n_tensors == INSTANCE_TENSORS_MAX) return NULL;
+    struct tensor *t = &in->tensors[in->n_tensors];
+    memset(t, 0, sizeof *t);
+    t->name = name;
+    t->dtype = dtype;
+    t->role = role;
+    t->contract = contract;
+    t->rank = rank;
+    for (uint32_t i = 0; i < rank; i++) {
+        t->shape[i] = shape[i];
+        t->stride[i] = stride[i];
+    }
+    t->origin = origin;
+    t->elems = t->free_from = elems;
+    t->alias_of = -1;
+    name_dims(t, dims);
+    if (role == ROLE_IN) {
+        t->data = mmap(NULL, data_bytes(t), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (t->data == MAP_FAILED) {
+            t->data = NULL;
+            return NULL;
+        }
+    }
+    in->n_tensors++;
+    return t;
+}
+
+struct tensor *instance_add(struct instance *in, const char *name, enum dtype dtype, enum role role,
+                            enum contract contract, uint32_t rank, const uint64_t *shape,
+                            const char *dims)
+{
+    uint64_t stride[TENSOR_RANK_MAX], elems = 1;
+    for (uint32_t i = rank; i-- > 0;) {
+        stride[i] = elems;
+        elems *= shape[i];
+    }
+    return instance_add_strided(in, name, dtype, role, contract, rank, shape, stride, 0, elems,
+                                dims);
+}
+
+const struct tensor *instance_find(const struct instance *in, const char *name)
+{
+    return &in->tensors[instance_index(in, name)];
+}
+
+uint32_t instance_index(const struct instance *in, const char *name)
+{
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        if (!strcmp(in->tensors[i].name, name)) return i;
+    }
+    fprintf(stderr, "internal error: no tensor '%s'\n", name);
+    abort();
+}
+
+void *instance_data(const struct instance *in, const char *name)
+{
+    return instance_find(in, name)->data;
+}
+
+uint64_t tensor_logical_elems(const struct tensor *t)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < t->rank; i++) n *= t->shape[i];
+    return n;
+}
+
+uint64_t tensor_offset(const struct tensor *t, uint64_t flat)
+{
+    uint64_t offset = t->origin;
+    for (uint32_t i = t->rank; i-- > 0;) {
+        offset += flat % t->shape[i] * t->stride[i];
+        flat /= t->shape[i];
+    }
+    return offset;
+}
+
+void tensor_describe_index(const struct tensor *t, uint64_t flat, char *text, size_t size)
+{
+    uint64_t index[TENSOR_RANK_MAX];
+    size_t used = 0;
+    for (uint32_t i = t->rank; i-- > 0;) {
+        index[i] = flat % t->shape[i];
+        flat /= t->shape[i];
+    }
+    if (size) text[0] = 0;
+    for (uint32_t i = 0; i < t->rank && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s %llu", i ? ", " : "", t->dim[i],
+                                 (unsigned long long)index[i]);
+}

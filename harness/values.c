@@ -1,0 +1,202 @@
+#include "harness/values.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "harness/random.h"
+#include "ref/formats.h"
+
+const char *const regime_names[] = {
+    "normal",   "exact_int", "peaked",  "flat",   "all_negative",     "relu_ties",
+    "low_bits", "cancel",    "outlier", "walk",   "needle",           "subnormal",
+    "huge",     "offset",    "equal",   "specials", NULL};
+
+enum { STREAM_SIGN = 0x5147, STREAM_CHANNEL = 0xc4a7, WALK_PERIOD = 16 };
+
+struct field field_make(uint64_t seed, uint32_t stream, enum field_kind kind, enum regime regime,
+                        enum dtype dtype, uint32_t cols)
+{
+    struct field f = {.seed = seed, .stream = stream, .kind = kind, .regime = regime, .cols = cols};
+    f.unit = 1;
+    if (dtype == DTYPE_E4M3) {
+        f.unit = 16; /* a latent quantised with scale 1/16 */
+        f.tiny = 0x1p-12;
+        f.huge = 12;
+    } else {
+        f.tiny = 0x1p-128; /* below the smallest normal bf16 and f32 */
+        f.huge = 0x1p20;
+    }
+    return f;
+}
+
+static void normal_row(const struct field *f, uint64_t row, double *out)
+{
+    uint64_t blocks = (f->cols + 3u) / 4u;
+    uint32_t words[4];
+    for (uint32_t c = 0; c < f->cols; c++) {
+        if (c % 4 == 0) random_block(f->seed, f->stream, row * blocks + c / 4, words);
+        out[c] = random_normal_from(words[c % 4]);
+    }
+}
+
+static void integer_row(const struct field *f, uint64_t row, double *out)
+{
+    uint64_t blocks = (f->cols + 3u) / 4u;
+    uint32_t words[4];
+    int32_t reach = f->kind == FIELD_QUERY ? 2 : 3;
+    for (uint32_t c = 0; c < f->cols; c++) {
+        if (c % 4 == 0) random_block(f->seed, f->stream, row * blocks + c / 4, words);
+        out[c] = (int32_t)(words[c % 4] % (uint32_t)(2 * reach + 1)) - reach;
+    }
+}
+
+static double sign_of_channel(const struct field *f, uint32_t c)
+{
+    return random_u32(f->seed, STREAM_SIGN, c) & 1 ? 1.0 : -1.0;
+}
+
+/* Queries carry a fixed sign per channel and keys the opposite one, so every product is negative;
+ * with `flip` the products are positive. */
+static void signed_row(const struct field *f, double *out, bool flip)
+{
+    for (uint32_t c = 0; c < f->cols; c++) {
+        double sign = sign_of_channel(f, c);
+        if (f->kind == FIELD_KEY) sign = flip ? sign : -sign;
+        out[c] = sign * (fabs(out[c]) + 0.125);
+    }
+}
+
+static void low_bits_row(const struct field *f, uint64_t row, double *out)
+{
+    if (f->kind == FIELD_QUERY) return;
+    double base[4096];
+    uint32_t cols = f->cols < 4096 ? f->cols : 4096;
+    normal_row(f, UINT64_C(1) << 40, base);
+    for (uint32_t c = 0; c < cols; c++)
+        out[c] = (c + row) % 8 == 0 ? base[c] * (1 + 0x1p-7 * (out[c] > 0 ? 1 : -1)) : base[c];
+}
+
+static void cancel_row(const struct field *f, double *out)
+{
+    for (uint32_t c = 0; c + 1 < f->cols; c += 2) {
+        double a = out[c] * 8, b = out[c + 1];
+        if (f->kind == FIELD_QUERY) {
+            out[c] = out[c + 1] = a;
+        } else if (f->kind == FIELD_KEY) {
+            out[c] = a;
+            out[c + 1] = -a + b * 0x1p-5;
+        }
+    }
+}
+
+static void walk_row(const struct field *f, uint64_t row, double *out)
+{
+    if (f->kind == FIELD_QUERY) return;
+    double next[4096];
+    uint32_t cols = f->cols < 4096 ? f->cols : 4096;
+    double weight = (double)(row % WALK_PERIOD) / WALK_PERIOD;
+    uint64_t anchor = (UINT64_C(1) << 41) + row / WALK_PERIOD;
+    normal_row(f, anchor, out);
+    normal_row(f, anchor + 1, next);
+    for (uint32_t c = 0; c < cols; c++) out[c] = out[c] * (1 - weight) + next[c] * weight;
+}
+
+static void scale_row(const struct field *f, double *out, double factor)
+{
+    for (uint32_t c = 0; c < f->cols; c++) out[c] *= factor;
+}
+
+static void needle_row(const struct field *f, uint64_t row, double *out)
+{
+    if (f->kind == FIELD_QUERY) {
+        signed_row(f, out, false);
+    } else if (f->kind == FIELD_KEY && row == f->needle_row) {
+        signed_row(f, out, true);
+    } else {
+        scale_row(f, out, 0x1p-4);
+    }
+}
+
+static void specials_row(const struct field *f, uint64_t row, double *out)
+{
+    uint32_t word = random_u32(f->seed, f->stream ^ 0x80000000u, row);
+    if (f->kind == FIELD_QUERY || word % 5) return;
+    uint32_t c = (word >> 8) % f->cols;
+    out[c] = word / 5 % 3 == 0 ? (double)NAN : word / 5 % 3 == 1 ? INFINITY : -INFINITY;
+}
+
+static void outlier_row(const struct field *f, double *out)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        out[random_u32(f->seed, STREAM_CHANNEL, i) % f->cols] *= f->kind == FIELD_QUERY ? 4 : 12;
+}
+
+void field_row(const struct field *f, uint64_t row, double *out)
+{
+    if (f->regime == REGIME_EXACT_INT) {
+        integer_row(f, row, out);
+        return;
+    }
+    bool equal = f->regime == REGIME_EQUAL && f->kind != FIELD_QUERY;
+    normal_row(f, equal ? UINT64_C(1) << 42 : row, out);
+    switch (f->regime) {
+    case REGIME_PEAKED:
+        if (f->kind == FIELD_QUERY) scale_row(f, out, 12);
+        break;
+    case REGIME_FLAT:
+        if (f->kind == FIELD_QUERY) scale_row(f, out, 0x1p-7);
+        break;
+    case REGIME_ALL_NEGATIVE: signed_row(f, out, false); break;
+    case REGIME_RELU_TIES: signed_row(f, out, row % 16 == 5); break;
+    case REGIME_LOW_BITS: low_bits_row(f, row, out); break;
+    case REGIME_CANCEL: cancel_row(f, out); break;
+    case REGIME_OUTLIER_CHANNELS: outlier_row(f, out); break;
+    case REGIME_WALK: walk_row(f, row, out); break;
+    case REGIME_NEEDLE: needle_row(f, row, out); break;
+    case REGIME_SUBNORMAL:
+        if (f->kind != FIELD_QUERY) scale_row(f, out, f->tiny);
+        break;
+    case REGIME_HUGE:
+        if (f->kind != FIELD_QUERY) scale_row(f, out, f->huge);
+        break;
+    case REGIME_OFFSET_MEAN:
+        for (uint32_t c = 0; c < f->cols; c++) out[c] += 3;
+        break;
+    case REGIME_SPECIALS: specials_row(f, row, out); break;
+    default: break;
+    }
+    if (f->unit != 1) scale_row(f, out, f->unit);
+}
+
+void field_row_store(const struct field *f, uint64_t row, enum dtype dtype, void *out)
+{
+    double value[4096];
+    field_row(f, row, value);
+    for (uint32_t c = 0; c < f->cols; c++) {
+        float v = (float)value[c];
+        if (dtype == DTYPE_BF16) ((uint16_t *)out)[c] = ref_bf16_from_f32(v);
+        if (dtype == DTYPE_E4M3) ((uint8_t *)out)[c] = ref_e4m3_from_f32(v);
+        if (dtype == DTYPE_F32) ((float *)out)[c] = v;
+    }
+}
+
+void poison_fill(void *target, enum dtype dtype, uint64_t elems, enum poison poison)
+{
+    bool nan = poison == POISON_NAN;
+    uint8_t *bytes = target;
+    switch (dtype) {
+    case DTYPE_E4M3: memset(bytes, nan ? 0x7f : 0x7e, elems); return;
+    /* A mask byte that must not matter: neither 0 nor 1 in the first run, 1 in the second. */
+    case DTYPE_U8: memset(bytes, nan ? 0xa5 : 0x01, elems); return;
+    case DTYPE_BF16:
+        for (uint64_t i = 0; i < elems; i++) ((uint16_t *)target)[i] = nan ? 0x7fc1 : 0x7f7f;
+        return;
+    case DTYPE_F32:
+        for (uint64_t i = 0; i < elems; i++) ((uint32_t *)target)[i] = nan ? 0x7fc00001 : 0x7f7fffff;
+        return;
+    /* Indices: far outside in the first run, a valid-looking small number in the second. */
+    case DTYPE_I32:
+        for (uint64_t i = 0; i < elems; i++) ((int32_t *)target)[i] = nan ? 0x3fffffff : 0;
+        return;
+    }
+}
