@@ -3,11 +3,15 @@
 #define ATTEST_REF_FORMATS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* Exact value of a bf16 / e4m3 code. NaN codes give a quiet NaN. */
 float ref_bf16_to_f32(uint16_t bits);
 float ref_e4m3_to_f32(uint8_t bits);
+/* The same for n codes in a row. */
+void ref_bf16_to_f32_n(const uint16_t *bits, size_t n, float *out);
+void ref_e4m3_to_f32_n(const uint8_t *bits, size_t n, float *out);
 /* Round to nearest even. Every NaN becomes 0x7fff. Overflow gives infinity. Subnormals kept. */
 uint16_t ref_bf16_from_f32(float value);
 /* Directly from double, rounded once. */
