@@ -41,7 +41,7 @@ enum tier { TIER_QUICK, TIER_FULL };
 
 struct op {
     const char *name;
-    const char *module;  /* of the entry point; NULL for a pipeline over several modules */
+    const char *const *modules; /* that hold its entry points; NULL-terminated. One for a kernel */
     const char *family;  /* "dsa" or "qsa" */
     const char *summary; /* one line */
     enum contract contract; /* the strictest claim, for the table */
@@ -67,8 +67,8 @@ struct op {
     /* Declares and fills the tensors (instance.h). Everything that must not matter is filled
      * according to in->poison. Only called on accepted geometries. False: out of memory. */
     bool (*build)(const struct case_line *c, struct instance *in);
-    /* Runs the kernel or kernels; buffers[i] belongs to in->tensors[i]. */
-    enum gpu_status (*launch)(const struct gpu_target *target, const struct case_line *c,
+    /* Runs the kernel or kernels; targets[i] is modules[i], buffers[i] belongs to tensors[i]. */
+    enum gpu_status (*launch)(const struct gpu_target *targets, const struct case_line *c,
                               const struct instance *in, const struct gpu_buffer *buffers,
                               struct gpu_report *report);
     /* Fills e[t] for every output tensor t (arrays already allocated by contract). `got` are the
@@ -77,9 +77,9 @@ struct op {
     void (*oracle)(const struct case_line *c, const struct instance *in,
                    const struct ref_error_model *model, const uint8_t *const *got,
                    struct expected *e);
-    /* Pipelines: modules by index for gpu_target choice, NULL-terminated; NULL otherwise. */
-    const char *const *modules;
 };
+
+enum { OP_MODULES_MAX = 4 };
 
 extern const struct op *const op_table[];
 extern const uint32_t op_count;

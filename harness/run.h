@@ -1,0 +1,30 @@
+/* One launch of a built case: buffers, poison, guards, outputs. */
+#ifndef ATTEST_RUN_H
+#define ATTEST_RUN_H
+
+#include "harness/op.h"
+#include "harness/result.h"
+#include "harness/verify.h"
+
+struct run_options {
+    enum gpu_fence fence;
+    uint8_t pattern;   /* what outputs hold before the launch */
+    uint64_t schedule; /* simt: order of threads */
+    bool trace;        /* simt: instrumented module */
+};
+
+/* Outputs in dense logical order, by tensor index; NULL for inputs. */
+struct outputs {
+    uint8_t *dense[INSTANCE_TENSORS_MAX];
+};
+void outputs_free(struct outputs *out);
+
+/* Loads the modules, launches, checks guards, inputs and untouched regions. On success fills *out
+ * (caller frees it). On failure returns false with verdict, check and text set in *result. */
+bool run_instance(struct verify_context *context, const struct case_line *c,
+                  const struct instance *in, const struct run_options *options, struct outputs *out,
+                  struct result *result);
+/* Sets a failing or erroneous verdict with a printf-style text. Returns false. */
+bool result_fail(struct result *result, enum verdict verdict, const char *check, const char *format,
+                 ...) __attribute__((format(printf, 4, 5)));
+#endif
