@@ -1,0 +1,94 @@
+/* Deterministic device mathematics: only + - * / sqrt and explicit fma in f32, integer operations
+ * and fixed-order shuffles, each with exactly one possible result. Compiled with contraction off
+ * these functions give the same bits on every device and on the CPU. */
+#ifndef ATTEST_KERNELS_DET_MATH_CUH
+#define ATTEST_KERNELS_DET_MATH_CUH
+
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stdint.h>
+
+#define DET_WARP 32
+#define DET_FULL_MASK 0xffffffffu
+
+static __device__ __forceinline__ float det_inf(void)
+{
+    return __uint_as_float(0x7f800000u);
+}
+
+/* Reduced argument of exp: x = steps*ln2 + rest, |rest| <= ln2/2 (1 + 2^-20). `shifted` is
+ * 1.5*2^23 + steps, so its low bits hold steps as an integer. The upper part of ln2 has 15 bits and
+ * |steps| < 2^8, so the first fma is exact. */
+struct det_exp_parts {
+    float shifted, rest;
+};
+
+static __device__ __forceinline__ struct det_exp_parts det_exp_reduce(float x)
+{
+    struct det_exp_parts parts;
+    float steps;
+
+    parts.shifted = fmaf(x, 0x1.715476p+0f, 0x1.8p+23f);
+    steps = parts.shifted - 0x1.8p+23f;
+    parts.rest = fmaf(-steps, 0x1.7f7d1cp-20f, fmaf(-steps, 0x1.62e4p-1f, x));
+    return parts;
+}
+
+/* exp on the reduced range: 1 + r + r^2 * (degree 4), relative error 2^-28.2 before rounding. The
+ * first two coefficients are exactly 1, so exp(0) is exactly 1. */
+static __device__ __forceinline__ float det_exp_core(float rest)
+{
+    float sum = 0x1.6a23ccp-10f;
+
+    sum = fmaf(sum, rest, 0x1.123a2p-7f);
+    sum = fmaf(sum, rest, 0x1.5558f2p-5f);
+    sum = fmaf(sum, rest, 0x1.555492p-3f);
+    sum = fmaf(sum, rest, 0x1.fffffcp-2f);
+    sum = fmaf(sum, rest, 1.0f);
+    return fmaf(sum, rest, 1.0f);
+}
+
+/* exp(x) for x <= 0, -inf and NaN: at most 1 ulp from the true value, subnormal results included;
+ * exp(-0) = exp(0) = 1 exactly; below -104 the result is +0; NaN stays NaN. The power of two is
+ * applied 2^64 too large and then taken back, so that a subnormal result rounds once. */
+static __device__ __forceinline__ float det_exp_nonpos(float x)
+{
+    struct det_exp_parts parts = det_exp_reduce(x < -104.0f ? -104.0f : x);
+    uint32_t power = (__float_as_uint(parts.shifted) << 23) + ((127u + 64u) << 23);
+
+    return det_exp_core(parts.rest) * __uint_as_float(power) * 0x1p-64f;
+}
+
+/* exp(x) for every x, same accuracy; above 88.73 the result is +inf. */
+static __device__ __forceinline__ float det_exp(float x)
+{
+    float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+    struct det_exp_parts parts = det_exp_reduce(clamped);
+    uint32_t up = x < 0.0f ? 64u : (uint32_t)-64;
+    uint32_t power = (__float_as_uint(parts.shifted) << 23) + ((127u + up) << 23);
+
+    return det_exp_core(parts.rest) * __uint_as_float(power) * (x < 0.0f ? 0x1p-64f : 0x1p+64f);
+}
+
+/* x if x > 0, +0 if not, and a NaN stays a NaN. */
+static __device__ __forceinline__ float det_relu(float x)
+{
+    return x > 0.0f ? x : x != x ? x : 0.0f;
+}
+
+/* RN(1 / RN(sqrt a)). */
+static __device__ __forceinline__ float det_rnorm(float a)
+{
+    return 1.0f / sqrtf(a);
+}
+
+/* tree32 over the lanes of a full warp: lane i adds lane i+16, then +8, +4, +2, +1. The exchange
+ * form gives every lane the value the tree leaves in lane 0, since addition commutes. */
+static __device__ __forceinline__ float det_tree32(float x)
+{
+    for (int step = DET_WARP / 2; step > 0; step >>= 1)
+        x = x + __shfl_xor_sync(DET_FULL_MASK, x, step);
+    return x;
+}
+
+#endif
