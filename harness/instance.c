@@ -48,6 +48,7 @@ void instance_free(struct instance *in)
     for (uint32_t i = 0; i < in->n_tensors; i++) {
         struct tensor *t = &in->tensors[i];
         if (t->data && t->alias_of < 0) munmap(t->data, data_bytes(t));
+        if (t->alias_of < 0) free(t->extents);
     }
     free(in->extra);
     memset(in, 0, sizeof *in);
@@ -132,6 +133,25 @@ uint32_t instance_index(const struct instance *in, const char *name)
 void *instance_data(const struct instance *in, const char *name)
 {
     return instance_find(in, name)->data;
+}
+
+bool tensor_add_extent(struct tensor *t, uint64_t offset_bytes, uint64_t size_bytes)
+{
+    if (t->n_extents) {
+        struct gpu_extent *last = &t->extents[t->n_extents - 1];
+        if (last->offset_bytes + last->size_bytes == offset_bytes) {
+            last->size_bytes += size_bytes;
+            return true;
+        }
+    }
+    if ((t->n_extents & (t->n_extents - 1)) == 0) {
+        size_t room = t->n_extents ? 2 * (size_t)t->n_extents : 1;
+        struct gpu_extent *grown = realloc(t->extents, room * sizeof *grown);
+        if (!grown) return false;
+        t->extents = grown;
+    }
+    t->extents[t->n_extents++] = (struct gpu_extent){offset_bytes, size_bytes};
+    return true;
 }
 
 uint64_t tensor_logical_elems(const struct tensor *t)

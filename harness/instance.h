@@ -26,7 +26,7 @@ enum role { ROLE_IN, ROLE_OUT };
 /* What the parts of inputs that must not matter are filled with. */
 enum poison { POISON_NAN, POISON_HUGE };
 
-enum { TENSOR_RANK_MAX = 4, INSTANCE_TENSORS_MAX = 24, TENSOR_EXTENTS_MAX = 64 };
+enum { TENSOR_RANK_MAX = 4, INSTANCE_TENSORS_MAX = 24 };
 
 struct tensor {
     const char *name;
@@ -42,7 +42,7 @@ struct tensor {
     uint64_t elems;      /* of the allocation */
     uint64_t free_from;  /* outputs: from this element on anything may be written; else = elems */
     uint8_t *data;       /* elems * dtype_bytes, sparse; inputs only (NULL for outputs) */
-    struct gpu_extent extents[TENSOR_EXTENTS_MAX]; /* backed parts; none: all of it */
+    struct gpu_extent *extents; /* backed parts; none: all of it. Owned by the instance */
     uint32_t n_extents;
     int32_t alias_of; /* index of the tensor whose buffer this one shares; -1: its own */
 };
@@ -81,6 +81,8 @@ struct tensor *instance_add_strided(struct instance *in, const char *name, enum 
 const struct tensor *instance_find(const struct instance *in, const char *name);
 uint32_t instance_index(const struct instance *in, const char *name);
 void *instance_data(const struct instance *in, const char *name);
+/* Adds a backed part at the end, merging it with the last one where they touch. */
+bool tensor_add_extent(struct tensor *t, uint64_t offset_bytes, uint64_t size_bytes);
 uint64_t tensor_logical_elems(const struct tensor *t);
 /* Offset in elements of the flat-th logical element. */
 uint64_t tensor_offset(const struct tensor *t, uint64_t flat);

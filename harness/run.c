@@ -84,15 +84,15 @@ static bool load_targets(struct verify_context *x, const struct op *op, bool tra
     return true;
 }
 
-/* Calls `visit` for every backed range of the tensor's allocation, in bytes. */
-static uint32_t backed_ranges(const struct tensor *t, struct gpu_extent *ranges)
+/* The backed ranges of the tensor's allocation; `whole` is room for the usual single one. */
+static const struct gpu_extent *backed_ranges(const struct tensor *t, struct gpu_extent *whole,
+                                              uint32_t *count)
 {
-    if (t->n_extents) {
-        memcpy(ranges, t->extents, t->n_extents * sizeof *ranges);
-        return t->n_extents;
-    }
-    ranges[0] = (struct gpu_extent){0, t->elems * dtype_bytes(t->dtype)};
-    return ranges[0].size_bytes ? 1 : 0;
+    *count = t->n_extents;
+    if (t->n_extents) return t->extents;
+    *whole = (struct gpu_extent){0, t->elems * dtype_bytes(t->dtype)};
+    *count = whole->size_bytes ? 1 : 0;
+    return whole;
 }
 
 static bool make_buffer(struct verify_context *x, const struct tensor *t,
@@ -107,10 +107,11 @@ static bool make_buffer(struct verify_context *x, const struct tensor *t,
                                    .fence = o->fence,
                                    .extents = t->extents,
                                    .n_extents = t->n_extents};
-    struct gpu_extent ranges[TENSOR_EXTENTS_MAX];
+    struct gpu_extent whole;
     enum gpu_status status = x->backend->alloc(x->device, &desc, buffer, &report);
     if (status != GPU_OK) return backend_failed(r, status, &report);
-    uint32_t n = backed_ranges(t, ranges);
+    uint32_t n;
+    const struct gpu_extent *ranges = backed_ranges(t, &whole, &n);
     uint8_t pattern[COPY_CHUNK_BYTES];
     if (t->role == ROLE_OUT) memset(pattern, o->pattern, sizeof pattern);
     for (uint32_t i = 0; i < n; i++) {
@@ -131,10 +132,11 @@ static bool make_buffer(struct verify_context *x, const struct tensor *t,
 static bool inputs_unchanged(struct verify_context *x, const struct tensor *t,
                              const struct gpu_buffer *buffer, struct result *r)
 {
-    struct gpu_extent ranges[TENSOR_EXTENTS_MAX];
     struct gpu_report report = {{0}, {0}};
     uint8_t chunk[COPY_CHUNK_BYTES];
-    uint32_t n = backed_ranges(t, ranges);
+    struct gpu_extent whole;
+    uint32_t n;
+    const struct gpu_extent *ranges = backed_ranges(t, &whole, &n);
     r->checks[CHECK_INPUTS]++;
     for (uint32_t i = 0; i < n; i++) {
         for (uint64_t done = 0; done < ranges[i].size_bytes; done += sizeof chunk) {
