@@ -41,10 +41,10 @@ struct ref_score {
     double value;
     double error; /* INFINITY: an f32 kernel may overflow on the way, so anything may come out */
 };
-/* factor: the product of the scales, exact in double. factor_peak: the largest product of any of the
- * scales, at least 1. The kernel may multiply q, k or the sum by them, in any association, and fold
- * log2(e) in. A NaN score has error 0, also +Inf (softmax of it is NaN in every kernel); -Inf has
- * error INFINITY. */
+/* factor: the product of the scales, exact in double. factor_peak: the largest product of any of
+ * the scales, at least 1. The kernel may multiply q, k or the sum by them, in any association, and
+ * fold log2(e) in. A NaN score has error 0, also +Inf (softmax of it is NaN in every kernel); -Inf
+ * has error INFINITY. */
 struct ref_score ref_attn_score(const struct ref_error_model *model, const struct ref_vec *q,
                                 const struct ref_vec *k, double factor, double factor_peak);
 #endif

@@ -27,8 +27,7 @@ float ref_e4m3_to_f32(uint8_t bits)
 {
     /* Value times 2^9 is an integer below 2^18 (numerics §4). */
     uint32_t exponent = bits >> 3 & 15, fraction = bits & 7;
-    if (exponent == 15 && fraction == 7)
-        return NAN;
+    if (exponent == 15 && fraction == 7) return NAN;
     uint32_t scaled = exponent ? (8 + fraction) << (exponent - 1) : fraction;
     float magnitude = (float)scaled * 0x1p-9f;
     return bits & 0x80 ? -magnitude : magnitude;
@@ -36,28 +35,23 @@ float ref_e4m3_to_f32(uint8_t bits)
 
 void ref_bf16_to_f32_n(const uint16_t *bits, size_t n, float *out)
 {
-    for (size_t i = 0; i < n; i++)
-        out[i] = ref_bf16_to_f32(bits[i]);
+    for (size_t i = 0; i < n; i++) out[i] = ref_bf16_to_f32(bits[i]);
 }
 
 void ref_e4m3_to_f32_n(const uint8_t *bits, size_t n, float *out)
 {
     float table[256];
     if (n < 256) {
-        for (size_t i = 0; i < n; i++)
-            out[i] = ref_e4m3_to_f32(bits[i]);
+        for (size_t i = 0; i < n; i++) out[i] = ref_e4m3_to_f32(bits[i]);
         return;
     }
-    for (unsigned code = 0; code < 256; code++)
-        table[code] = ref_e4m3_to_f32((uint8_t)code);
-    for (size_t i = 0; i < n; i++)
-        out[i] = table[bits[i]];
+    for (unsigned code = 0; code < 256; code++) table[code] = ref_e4m3_to_f32((uint8_t)code);
+    for (size_t i = 0; i < n; i++) out[i] = table[bits[i]];
 }
 
 uint16_t ref_bf16_from_f32(float value)
 {
-    if (isnan(value))
-        return 0x7fff;
+    if (isnan(value)) return 0x7fff;
     uint32_t bits = ref_f32_bits(value);
     /* Below half an ulp away from zero falls, above rises, a tie follows the last kept bit. */
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -84,8 +78,7 @@ static double round_to_grid(double value, int fraction_bits, int least_exponent)
 
 uint16_t ref_bf16_from_f64(double value)
 {
-    if (isnan(value))
-        return 0x7fff;
+    if (isnan(value)) return 0x7fff;
     double rounded = isinf(value) ? INFINITY : round_to_grid(value, 7, -126);
     /* Values on the bf16 grid are floats; 2^128 and above convert to infinity. */
     uint32_t bits = ref_f32_bits((float)rounded);
@@ -94,14 +87,11 @@ uint16_t ref_bf16_from_f64(double value)
 
 uint8_t ref_e4m3_from_f32(float value)
 {
-    if (isnan(value))
-        return 0x7f;
+    if (isnan(value)) return 0x7f;
     uint8_t sign = signbit(value) ? 0x80 : 0;
     double rounded = isinf(value) ? 448.0 : round_to_grid((double)value, 3, -6);
-    if (rounded >= 448.0)
-        return sign | 0x7e;
-    if (rounded < 0x1p-6)
-        return sign | (uint8_t)(rounded * 0x1p9);
+    if (rounded >= 448.0) return sign | 0x7e;
+    if (rounded < 0x1p-6) return sign | (uint8_t)(rounded * 0x1p9);
     int exponent = ilogb(rounded);
     unsigned fraction = (unsigned)(rounded * power_of_two(3 - exponent)) & 7;
     return sign | (uint8_t)((unsigned)(exponent + 7) << 3 | fraction);
