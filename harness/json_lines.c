@@ -266,7 +266,7 @@ bool jsonl_write(FILE *stream, const struct jsonl_record *record, char *error, s
         ok = error_text(error, error_size, "result line has %zu bytes, more than %u", length,
                         JSONL_MAX_LINE);
     } else {
-        text[length] = '\n'; /* in the terminator's place: the line goes out in one piece */
+        text[length] = '\n'; /* in the terminator's place */
         if (fwrite(text, 1, length + 1, stream) != length + 1 || fflush(stream) != 0)
             ok =
                 error_text(error, error_size, "result line cannot be written: %s", strerror(errno));

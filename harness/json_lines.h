@@ -42,8 +42,7 @@ void jsonl_close(struct jsonl_reader *reader); /* NULL is allowed */
 enum jsonl_status jsonl_next(struct jsonl_reader *reader, struct jsonl_record *record, char *error,
                              size_t error_size);
 
-/* Writes one line with a single call and flushes it, so that lines of processes that append to one
- * file stay whole. Refused: an unknown verdict, a negative or NaN time, a ratio below 0, fields
- * that hold one of the required keys, a line above JSONL_MAX_LINE. */
+/* Writes one line and flushes it. Refused: an unknown verdict, a negative, infinite or NaN time, a
+ * ratio below 0, fields that hold one of the required keys, a line above JSONL_MAX_LINE. */
 bool jsonl_write(FILE *stream, const struct jsonl_record *record, char *error, size_t error_size);
 #endif
