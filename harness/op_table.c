@@ -1,0 +1,19 @@
+#include <string.h>
+
+#include "harness/op.h"
+
+extern const struct op op_dsa_decode;
+
+const struct op *const op_table[] = {
+    &op_dsa_decode,
+};
+const uint32_t op_count = sizeof op_table / sizeof *op_table;
+
+const struct op *op_find(const char *name, size_t length)
+{
+    for (uint32_t i = 0; i < op_count; i++) {
+        if (strlen(op_table[i]->name) == length && !memcmp(op_table[i]->name, name, length))
+            return op_table[i];
+    }
+    return NULL;
+}
