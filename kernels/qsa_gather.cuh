@@ -26,8 +26,10 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
     if (qsa_aligned16(k_from) && qsa_aligned16(v_from) && qsa_aligned16(k_to) &&
         qsa_aligned16(v_to)) {
         for (uint64_t i = threadIdx.x; i < width / 8; i += QSA_THREADS) {
-            ((uint4 *)k_to)[i] = ((const uint4 *)k_from)[i];
-            ((uint4 *)v_to)[i] = ((const uint4 *)v_from)[i];
+            uint4 k = ((const uint4 *)k_from)[i], v = ((const uint4 *)v_from)[i];
+
+            ((uint4 *)k_to)[i] = k;
+            ((uint4 *)v_to)[i] = v;
         }
     } else {
         for (uint64_t i = threadIdx.x; i < width; i += QSA_THREADS) {
