@@ -1,0 +1,71 @@
+#!/bin/sh
+# Builds a CUDA source file as a module of the CPU backend.
+#
+#   mk/simt-module.sh [--trace] [--asan] [--fuzz] SRC.cu OUT.so
+#
+#   --trace   every load and store calls the runtime, which checks it
+#   --asan    AddressSanitizer and UndefinedBehaviorSanitizer, for hosts built with them
+#   --fuzz    libFuzzer's coverage counters
+#
+# Works from any directory. Compiler messages go to stderr as they are. Writes OUT.d for make.
+# CXX names the compiler (clang++ 14 or newer), ARCH the instruction set (x86-64-v3).
+set -eu
+
+usage() {
+    echo "usage: simt-module.sh [--trace] [--asan] [--fuzz] SRC.cu OUT.so" >&2
+    exit 2
+}
+
+trace=0 asan=0 fuzz=0
+while [ $# -gt 0 ]; do
+    case $1 in
+    --trace) trace=1 ;;
+    --asan) asan=1 ;;
+    --fuzz) fuzz=1 ;;
+    --) shift; break ;;
+    -*) usage ;;
+    *) break ;;
+    esac
+    shift
+done
+[ $# -eq 2 ] || usage
+src=$1 out=$2
+[ -r "$src" ] || { echo "simt-module.sh: cannot read $src" >&2; exit 2; }
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+simt=$root/gpu/simt
+src_dir=$(dirname "$src")
+cxx=${CXX:-clang++}
+rewritten=$out.cc
+
+# Shared static variables and their red zones keep their order in one section; no contraction and no
+# fast-math, as everywhere.
+flags="-std=c++17 -O2 -march=${ARCH:-x86-64-v3} -ffp-contract=off -fno-fast-math -fPIC -g"
+flags="$flags -fvisibility=hidden -fno-exceptions -fno-plt -ffile-prefix-map=$PWD/="
+flags="$flags -Wno-unknown-attributes -Wno-pass-failed -DATTEST_SIMT=1"
+link="-shared -Wl,-Bsymbolic,-z,start-stop-visibility=hidden"
+if [ $trace = 1 ]; then
+    # AddressSanitizer's kernel flavour is only a source of callbacks here: it covers every access of
+    # every width, memcpy included, and keeps the optimiser from inventing loads.
+    flags="$flags -DSIMT_TRACE=1 -fsanitize=kernel-address"
+    for option in instrumentation-with-call-threshold=0 memory-access-callback-prefix=simt_ \
+        stack=0 globals=0 opt=0; do
+        flags="$flags -mllvm -asan-$option"
+    done
+    link="$link -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
+elif [ $asan = 1 ]; then
+    flags="$flags -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+    flags="$flags -fno-omit-frame-pointer"
+fi
+[ $fuzz = 0 ] || flags="$flags -fsanitize=fuzzer-no-link"
+
+trap 'rm -f "$rewritten" "$out.ii" "$out.tmp"' EXIT
+mkdir -p "$(dirname "$out")"
+
+# shellcheck disable=SC2086  # the flags are words
+$cxx -E -x c++ $flags -isystem "$simt/include" -I "$src_dir" -I "$root/kernels" \
+    -include cuda_runtime.h -MD -MP -MT "$out" -MF "${out%.so}.d" "$src" -o "$out.ii"
+awk -v source="$src" -f "$simt/rewrite.awk" "$out.ii" >"$rewritten"
+# shellcheck disable=SC2086
+$cxx -x c++ $flags $link "$rewritten" -o "$out.tmp" -lm
+mv "$out.tmp" "$out"
