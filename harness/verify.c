@@ -170,7 +170,7 @@ static bool attribute_difference(struct verify_context *x, const struct case_lin
     return differ_fail(nan_in, (uint32_t)t, a, b, count, first, check, what, r);
 }
 
-static bool expected_alloc(const struct instance *in, struct expected *e)
+bool expected_alloc(const struct instance *in, struct expected *e)
 {
     for (uint32_t i = 0; i < in->n_tensors; i++) {
         const struct tensor *t = &in->tensors[i];
@@ -189,7 +189,7 @@ static bool expected_alloc(const struct instance *in, struct expected *e)
     return true;
 }
 
-static void expected_free(struct expected *e)
+void expected_free(struct expected *e)
 {
     for (uint32_t i = 0; i < INSTANCE_TENSORS_MAX; i++) {
         free(e[i].exact);

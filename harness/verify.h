@@ -25,6 +25,12 @@ struct verify_context {
 /* Runs one case. Never exits; a crash of the process is the caller's to handle. */
 void verify_case(struct verify_context *context, const struct case_line *c, struct result *result);
 void verify_close(struct verify_context *context);
+
+struct expected;
+struct outputs;
+/* Arrays for what a right kernel must produce, by tensor (INSTANCE_TENSORS_MAX of them). */
+bool expected_alloc(const struct instance *in, struct expected *e);
+void expected_free(struct expected *e);
 /* The refusal check alone, without building anything: for very many geometries. */
 bool verify_refusal_agrees(const struct case_line *c, bool *refused, char *rule, size_t rule_size,
                            char *text, size_t text_size);

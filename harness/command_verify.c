@@ -1,0 +1,169 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "harness/commands.h"
+#include "harness/session.h"
+
+static void verify_help(void)
+{
+    puts("attest verify [OPERATION…] [options]\n\n"
+         "Runs random cases of the named operations (all of them without a name) through the kernel\n"
+         "and the oracle, with every check. `attest list --ops` shows the operations; a family name\n"
+         "(dsa, qsa) stands for all of its operations.\n\n"
+         "  attest verify                                  everything, CPU backend\n"
+         "  attest verify qsa_topk_rows --cases 5000 --seed 7\n"
+         "  attest verify dsa --backend cuda --jobs 16\n"
+         "  attest verify --json > results.jsonl           one line a case\n"
+         "  attest verify glm5next_dsa_mla_decode_fp8 --source mine.cu --model exp_ulp=2.5\n");
+    options_help();
+    puts("\nExit: 0 right, 1 a kernel is wrong, 2 usage or refused, 3 infrastructure, 77 no such "
+         "backend here.");
+}
+
+static void run_help(void)
+{
+    puts("attest run CASE|FILE… [options]\n\n"
+         "Replays cases. A FILE is a text file with one case a line (# starts a comment) or a captured\n"
+         "case (.safetensors).\n\n"
+         "  attest run 'glm5next_dsa_mla_decode_fp8:seqs=1,heads=2,len=[9],seed=0x1f'\n"
+         "  attest run corpora/dsa.txt --backend cuda\n");
+    options_help();
+}
+
+static bool wants_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
+    }
+    return false;
+}
+
+static bool choose_ops(const struct options *o, struct plan *plan)
+{
+    for (uint32_t i = 0; i < op_count && !o->n_words; i++) plan->ops[plan->n_ops++] = op_table[i];
+    for (int w = 0; w < o->n_words; w++) {
+        uint32_t before = plan->n_ops;
+        for (uint32_t i = 0; i < op_count; i++) {
+            const struct op *op = op_table[i];
+            if (strcmp(op->name, o->words[w]) && strcmp(op->family, o->words[w])) continue;
+            bool twice = false;
+            for (uint32_t k = 0; k < plan->n_ops; k++) twice |= plan->ops[k] == op;
+            if (!twice) plan->ops[plan->n_ops++] = op;
+        }
+        if (plan->n_ops == before) {
+            fprintf(stderr, "attest: '%s' is no operation and no family; `attest list --ops` shows "
+                            "them\n", o->words[w]);
+            return false;
+        }
+    }
+    return true;
+}
+
+int command_verify(int argc, char **argv)
+{
+    static struct plan plan;
+    struct options o;
+    if (wants_help(argc, argv)) {
+        verify_help();
+        return EXIT_PASS;
+    }
+    if (!options_parse(argc, argv, &o) || !choose_ops(&o, &plan)) return EXIT_USAGE;
+    if ((o.source || o.module) && plan.n_ops != 1) {
+        fprintf(stderr, "attest: name the one operation that %s implements\n",
+                o.source ? o.source : o.module);
+        return EXIT_USAGE;
+    }
+    plan.seed = o.seed;
+    plan.cases = o.cases;
+    plan.geometries = o.geometries;
+    plan.tier = o.tier;
+    plan.shard = o.shard;
+    plan.shards = o.shards;
+    return session_run(&plan, &o, "verify");
+}
+
+struct texts {
+    char **items;
+    uint64_t count, room;
+};
+
+static bool texts_add(struct texts *t, const char *text, size_t length)
+{
+    if (t->count == t->room) {
+        t->room = t->room ? 2 * t->room : 64;
+        char **grown = realloc(t->items, t->room * sizeof *grown);
+        if (!grown) return false;
+        t->items = grown;
+    }
+    t->items[t->count] = strndup(text, length);
+    return t->items[t->count++] != NULL;
+}
+
+static bool texts_from_file(struct texts *t, const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+    bool fine = f != NULL;
+    if (!f) {
+        perror(path);
+        return false;
+    }
+    while (fine && (n = getline(&line, &room, f)) >= 0) {
+        size_t length = strcspn(line, "\r\n#"), start = strspn(line, " \t");
+        while (length > start && (line[length - 1] == ' ' || line[length - 1] == '\t')) length--;
+        if (length > start) fine = texts_add(t, line + start, length - start);
+    }
+    free(line);
+    fclose(f);
+    return fine;
+}
+
+/* Every text must parse before anything runs: a typo in a corpus must not pass as a short run. */
+static bool texts_parse(const struct texts *t)
+{
+    static struct case_line c;
+    char error[512];
+    for (uint64_t i = 0; i < t->count; i++) {
+        if (case_parse(t->items[i], &c, error, sizeof error)) continue;
+        fprintf(stderr, "attest: %s\n  in case: %s\n", error, t->items[i]);
+        return false;
+    }
+    return true;
+}
+
+int command_run(int argc, char **argv)
+{
+    static struct plan plan;
+    struct options o;
+    struct texts texts = {NULL, 0, 0};
+    if (wants_help(argc, argv)) {
+        run_help();
+        return EXIT_PASS;
+    }
+    if (!options_parse(argc, argv, &o)) return EXIT_USAGE;
+    if (!o.n_words) {
+        fprintf(stderr, "attest: run needs a case or a file; `attest run --help` shows examples\n");
+        return EXIT_USAGE;
+    }
+    for (int i = 0; i < o.n_words; i++) {
+        struct stat st;
+        bool file = stat(o.words[i], &st) == 0;
+        bool fine = file ? texts_from_file(&texts, o.words[i])
+                         : texts_add(&texts, o.words[i], strlen(o.words[i]));
+        if (!fine) return EXIT_USAGE;
+    }
+    if (!texts_parse(&texts)) return EXIT_USAGE;
+    plan.texts = (const char *const *)texts.items;
+    plan.n_texts = texts.count;
+    plan.seed = o.seed;
+    plan.shard = o.shard;
+    plan.shards = o.shards;
+    int code = session_run(&plan, &o, "run");
+    for (uint64_t i = 0; i < texts.count; i++) free(texts.items[i]);
+    free(texts.items);
+    return code;
+}

@@ -1,0 +1,9 @@
+/* The commands of the program; each returns the exit code. argv[0] is the command's name. */
+#ifndef ATTEST_COMMANDS_H
+#define ATTEST_COMMANDS_H
+
+int command_verify(int argc, char **argv);
+int command_run(int argc, char **argv);
+int command_list(int argc, char **argv);
+int command_explain(int argc, char **argv);
+#endif

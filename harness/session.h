@@ -1,0 +1,16 @@
+/* A run of a plan in worker processes, with its progress, failures and summary on the terminal or as
+ * JSON lines: what `verify` and `run` have in common. */
+#ifndef ATTEST_SESSION_H
+#define ATTEST_SESSION_H
+
+#include "harness/options.h"
+#include "harness/plan.h"
+#include "harness/verify.h"
+
+/* Runs the plan; prints; returns the exit code. `command` is the name for the replay hint. */
+int session_run(const struct plan *plan, const struct options *o, const char *command);
+/* Where the modules built with this program lie: the folder "simt" or "cuda" beside it. */
+bool session_module_dir(const char *backend, char *path, size_t size);
+/* Fills a verify_context from the options; compiles --source. False after printing why. */
+bool session_context(const struct options *o, struct verify_context *context, int *exit_code);
+#endif
