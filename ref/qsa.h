@@ -24,6 +24,8 @@ struct ref_qsa_qprep_rows {
     float theta, eps;
 };
 bool ref_qsa_qprep_rows_accepts(const struct ref_qsa_qprep_rows *g, struct ref_refusal *why);
+/* The rules of a qsa_qprep launch: position first_pos, heads along grid x; rows and qkw unread. */
+bool ref_qsa_qprep_accepts(const struct ref_qsa_qprep_rows *g, struct ref_refusal *why);
 /* q_out f32 [rows, n_heads, hd]. qsa_qprep is the case rows 1, first_pos pos, qkw n_heads*hd. */
 void ref_qsa_qprep_rows(const struct ref_qsa_qprep_rows *g, float *q_out);
 void ref_qsa_qprep_rows_bound(const struct ref_qsa_qprep_rows *g,
