@@ -9,6 +9,8 @@
  *   qsa_attention.cuh  qsa_prefill_attn, paged_decode_attn
  *
  * Compile with contraction off (-fmad=false): an fma happens only where one is written. */
+#include "qsa_attention.cuh"
 #include "qsa_gather.cuh"
+#include "qsa_prep.cuh"
 #include "qsa_score.cuh"
 #include "qsa_topk.cuh"
