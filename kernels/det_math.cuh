@@ -48,9 +48,10 @@ static __device__ __forceinline__ float det_exp_core(float rest)
     return fmaf(sum, rest, 1.0f);
 }
 
-/* exp(x) for x <= 0, -inf and NaN: at most 1 ulp from the true value, subnormal results included;
- * exp(-0) = exp(0) = 1 exactly; below -104 the result is +0; NaN stays NaN. The power of two is
- * applied 2^64 too large and then taken back, so that a subnormal result rounds once. */
+/* exp(x) for x <= 0, -inf and NaN: within 0.89 ulp of the true value, subnormal results included
+ * (0.8822 normal, 0.8578 subnormal, the largest over every float); exp(-0) = exp(0) = 1 exactly;
+ * below -104 the result is +0; NaN stays NaN. The power of two is applied 2^64 too large and then
+ * taken back, so that a subnormal result rounds once. */
 static __device__ __forceinline__ float det_exp_nonpos(float x)
 {
     struct det_exp_parts parts = det_exp_reduce(x < -104.0f ? -104.0f : x);
@@ -59,7 +60,8 @@ static __device__ __forceinline__ float det_exp_nonpos(float x)
     return det_exp_core(parts.rest) * __uint_as_float(power) * 0x1p-64f;
 }
 
-/* exp(x) for every x, same accuracy; above 88.73 the result is +inf. */
+/* exp(x) for every x, within 0.8913 ulp; equal to det_exp_nonpos where that is defined. What rounds
+ * past the largest float is +inf, as from a correctly rounded exp. */
 static __device__ __forceinline__ float det_exp(float x)
 {
     float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
@@ -89,6 +91,24 @@ static __device__ __forceinline__ float det_tree32(float x)
     for (int step = DET_WARP / 2; step > 0; step >>= 1)
         x = x + __shfl_xor_sync(DET_FULL_MASK, x, step);
     return x;
+}
+
+/* tree32 of four values at once with six exchanges instead of twenty: lane l is left with the tree of
+ * value l/8, bit for bit what det_tree32 gives. */
+static __device__ __forceinline__ float det_tree32x4(const float parts[4], uint32_t lane)
+{
+    bool upper = (lane & 16) != 0, odd = (lane & 8) != 0;
+    float first = upper ? parts[2] : parts[0], second = upper ? parts[3] : parts[1];
+    float sum;
+
+    first += __shfl_xor_sync(DET_FULL_MASK, upper ? parts[0] : parts[2], 16);
+    second += __shfl_xor_sync(DET_FULL_MASK, upper ? parts[1] : parts[3], 16);
+    sum = odd ? second : first;
+    sum += __shfl_xor_sync(DET_FULL_MASK, odd ? first : second, 8);
+    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 4);
+    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 2);
+    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 1);
+    return sum;
 }
 
 #endif

@@ -50,7 +50,7 @@ struct mla_row {
 
 struct mla_state {
     float q[MLA_LANE_DIMS], acc[MLA_LANE_DIMS];
-    float max, sum; /* sum: of this lane's own keys only, see mla_reduce_group */
+    float max, sum; /* sum: over the keys of this lane's quarter of each group */
 };
 
 static __device__ __forceinline__ uint64_t mla_token_offset(const struct mla_row *row, uint32_t id)
@@ -118,25 +118,6 @@ static __device__ __forceinline__ float mla_lane_dot(const float q[MLA_LANE_DIMS
     return sum;
 }
 
-/* Sums four values over the 32 lanes with six exchanges instead of twenty: lane l is left with the
- * total of value l/8. */
-static __device__ __forceinline__ float mla_reduce_group(const float parts[MLA_GROUP],
-                                                         uint32_t lane)
-{
-    bool upper = (lane & 16) != 0, odd = (lane & 8) != 0;
-    float first = upper ? parts[2] : parts[0], second = upper ? parts[3] : parts[1];
-    float sum;
-
-    first += __shfl_xor_sync(DET_FULL_MASK, upper ? parts[0] : parts[2], 16);
-    second += __shfl_xor_sync(DET_FULL_MASK, upper ? parts[1] : parts[3], 16);
-    sum = odd ? second : first;
-    sum += __shfl_xor_sync(DET_FULL_MASK, odd ? first : second, 8);
-    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 4);
-    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 2);
-    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 1);
-    return sum;
-}
-
 /* Raises the running maximum to cover the group's scores and returns this lane's weight. */
 static __device__ __forceinline__ float mla_group_weight(struct mla_state *state, float score)
 {
@@ -183,7 +164,7 @@ static __device__ __forceinline__ void mla_attend(struct mla_state *state, const
             mla_decode_latent(raw[j], dims[j]);
             parts[j] = mla_lane_dot(state->q, dims[j]);
         }
-        score = mla_reduce_group(parts, lane) * score_scale;
+        score = det_tree32x4(parts, lane) * score_scale;
         if (group + lane / 8 >= count)
             score = -det_inf();
         weight = mla_group_weight(state, score);
