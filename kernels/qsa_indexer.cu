@@ -13,4 +13,5 @@
 #include "qsa_gather.cuh"
 #include "qsa_prep.cuh"
 #include "qsa_score.cuh"
+#include "qsa_score_tc.cuh"
 #include "qsa_topk.cuh"
