@@ -32,7 +32,7 @@ static void run_help(void)
     options_help();
 }
 
-static bool wants_help(int argc, char **argv)
+bool wants_help(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;

@@ -2,8 +2,14 @@
 #ifndef ATTEST_COMMANDS_H
 #define ATTEST_COMMANDS_H
 
+#include <stdbool.h>
+
 int command_verify(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_explain(int argc, char **argv);
+int command_minimize(int argc, char **argv);
+int command_broken(int argc, char **argv);
+/* Whether --help is among the arguments. */
+bool wants_help(int argc, char **argv);
 #endif

@@ -12,6 +12,8 @@ static const struct {
     {"verify", command_verify, "check kernels on random cases"},
     {"run", command_run, "replay cases or captured files"},
     {"explain", command_explain, "show what a case is and where it goes wrong"},
+    {"minimize", command_minimize, "shrink a failing case"},
+    {"broken", command_broken, "show that kernels known to be wrong are caught"},
     {"list", command_list, "operations and the keys of their cases"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

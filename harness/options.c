@@ -11,7 +11,7 @@
 enum option_id {
     OPT_CASES = 256, OPT_GEOMETRIES, OPT_SEED, OPT_JOBS, OPT_REPEATS, OPT_SHARD, OPT_TIER,
     OPT_TIMEOUT, OPT_WATCHDOG, OPT_JSON, OPT_NO_TRACE, OPT_NO_RELATIONS, OPT_QUIET, OPT_BACKEND,
-    OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL
+    OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL, OPT_MINIMIZE, OPT_BUDGET
 };
 
 static const struct {
@@ -39,6 +39,8 @@ static const struct {
     {OPT_MODEL, "model", "KEY=VALUE,..",
      "its error model: exp_ulp, rsqrt_ulp, div_ulp, p_bf16, tensor_core, mma_k, rescales_per_key, "
      "rescales_fixed"},
+    {OPT_MINIMIZE, "minimize", NULL, "broken: shrink the case that catches each kernel"},
+    {OPT_BUDGET, "budget", "S", "seconds that minimising or fuzzing may take (default 120)"},
     {OPT_QUIET, "quiet", NULL, "no progress, only failures and the last lines"},
 };
 enum { TABLE_SIZE = sizeof table / sizeof *table };
@@ -169,6 +171,8 @@ static bool apply(enum option_id id, const char *text, struct options *o)
     case OPT_NO_TRACE: return o->no_trace = true;
     case OPT_NO_RELATIONS: return o->no_relations = true;
     case OPT_QUIET: return o->quiet = true;
+    case OPT_MINIMIZE: return o->minimize = true;
+    case OPT_BUDGET: return seconds("budget", text, &o->budget_s);
     case OPT_REPORT: o->report = text; return true;
     case OPT_MODULE: o->module = text; return true;
     case OPT_SOURCE: o->source = text; return true;
@@ -193,6 +197,7 @@ static void set_defaults(struct options *o)
     o->shards = 1;
     o->watchdog_ms = 20000;
     o->timeout_s = 120;
+    o->budget_s = 120;
     o->backend = "simt";
     o->model = REF_MODEL_DEFAULT;
 }

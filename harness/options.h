@@ -14,9 +14,9 @@ enum { EXIT_PASS = 0, EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_INFRA = 3, EXIT_UNAVA
 struct options {
     uint64_t cases, geometries, seed;
     uint32_t jobs, repeats, shard, shards, watchdog_ms;
-    double timeout_s;
+    double timeout_s, budget_s;
     enum tier tier;
-    bool json, no_trace, no_relations, quiet;
+    bool json, no_trace, no_relations, quiet, minimize;
     const char *backend, *report, *module, *source, *kernel_map;
     struct ref_error_model model;
     bool model_given;
