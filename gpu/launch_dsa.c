@@ -125,8 +125,8 @@ static enum gpu_status check_row(const struct gpu_dsa_decode *args, uint32_t seq
         int32_t entry = table[(uint64_t)seq * args->max_blocks_per_seq + page];
         if (entry < 0 || (uint32_t)entry >= args->num_pages)
             return gpu_refuse(report, "block_table_entry",
-                              "block table entry %" PRId32 " of sequence %" PRIu32 ", block %" PRIu32
-                              " is used and outside [0, %" PRIu32 ")",
+                              "block table entry %" PRId32 " of sequence %" PRIu32
+                              ", block %" PRIu32 " is used and outside [0, %" PRIu32 ")",
                               entry, seq, page, args->num_pages);
     }
     return GPU_OK;

@@ -93,8 +93,8 @@ static __device__ __forceinline__ float det_tree32(float x)
     return x;
 }
 
-/* tree32 of four values at once with six exchanges instead of twenty: lane l is left with the tree of
- * value l/8, bit for bit what det_tree32 gives. */
+/* tree32 of four values at once with six exchanges instead of twenty: lane l is left with the tree
+ * of value l/8, bit for bit what det_tree32 gives. */
 static __device__ __forceinline__ float det_tree32x4(const float parts[4], uint32_t lane)
 {
     bool upper = (lane & 16) != 0, odd = (lane & 8) != 0;

@@ -44,14 +44,14 @@ static __device__ __forceinline__ uint32_t expand_count_valid(const uint8_t *val
 
 /* The tokens after the last complete pool: visible = valid keys at or before the query. One
  * barrier, reached by the whole block. */
-static __device__ __forceinline__ struct expand_tail expand_find_tail(uint32_t *warp_counts,
-                                                                      const uint8_t *valid,
-                                                                      uint64_t keys, uint32_t KP,
-                                                                      int32_t first_key)
+static __device__ __forceinline__ struct expand_tail
+expand_find_tail(uint32_t *warp_counts, const uint8_t *valid, uint64_t keys, uint32_t KP,
+                 int32_t first_key)
 {
-    uint32_t visible = 0, share = __reduce_add_sync(DET_FULL_MASK, expand_count_valid(valid, keys));
+    uint32_t visible = 0, share = expand_count_valid(valid, keys);
     struct expand_tail tail;
 
+    share = __reduce_add_sync(DET_FULL_MASK, share);
     if (threadIdx.x % DET_WARP == 0)
         warp_counts[threadIdx.x / DET_WARP] = share;
     __syncthreads();

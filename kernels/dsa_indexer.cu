@@ -78,8 +78,8 @@ dsa_kpool_compress(const uint16_t *k, const uint16_t *gate, const uint8_t *valid
         pool_valid[pool] = slots == (1u << KP) - 1;
 }
 
-/* weights[h] * relu(scale * dot_h) for every head into `terms`: each lane adds its products in order
- * from +0, rounded and then added, and tree32 joins the lanes. */
+/* weights[h] * relu(scale * dot_h) for every head into `terms`: each lane adds its products in
+ * order from +0, rounded and then added, and tree32 joins the lanes. */
 static __device__ __forceinline__ void dsa_head_terms(float *terms, const float *q,
                                                       const float *key, const float *weights,
                                                       uint32_t H, uint32_t D, float scale)

@@ -10,8 +10,8 @@
 #define MASKED_WARPS (MASKED_THREADS / DET_WARP)
 
 /* mask[q, s] = 1 iff s is among the ids of row q; ids outside [0, S) are dropped, duplicates
- * collapse. One block a row. Thread t owns the bytes s with s % 256 == t and looks at every id, so no
- * byte has two writers. */
+ * collapse. One block a row. Thread t owns the bytes s with s % 256 == t and looks at every id, so
+ * no byte has two writers. */
 extern "C" __global__ void __launch_bounds__(MASKED_THREADS)
 dsa_topk_to_mask(const int32_t *topk, uint8_t *mask, uint32_t Q, uint32_t width, uint32_t S)
 {

@@ -8,8 +8,8 @@
  *
  * Dynamic shared memory: the interface's 16*NP2 bytes while NP2 <= 8192, which a kernel that sorts
  * the whole row needs. A longer row fits no block, so past that the launch passes 32 KiB. This
- * kernel keeps the list of (key, pool) there: 2*NP2 entries, or 4096 past NP2 8192, which covers the
- * released budgets (2048). A longer list is sorted in place in the output row. */
+ * kernel keeps the list of (key, pool) there: 2*NP2 entries, or 4096 past NP2 8192, which covers
+ * the released budgets (2048). A longer list is sorted in place in the output row. */
 #ifndef ATTEST_KERNELS_DSA_TOPK_CUH
 #define ATTEST_KERNELS_DSA_TOPK_CUH
 
@@ -27,7 +27,7 @@ struct topk_shared {
     uint32_t bin, before;
 };
 
-/* Which pools are taken: those with a key below `key`, and the first `ties` of those equal to it. */
+/* The pools taken: those with a key below `key`, and the first `ties` of those equal to it. */
 struct topk_cut {
     uint32_t key, ties;
 };
@@ -65,8 +65,8 @@ static __device__ __forceinline__ void topk_load_keys(uint32_t keys[TOPK_BATCH],
         keys[j] = topk_rank_key(batch[j]);
 }
 
-/* Adds one warp's digits to its histogram. A warp that agrees on a digit, the usual case in a row of
- * ties, counts it once. */
+/* Adds one warp's digits to its histogram. A warp that agrees on a digit, the usual case in a row
+ * of ties, counts it once. */
 static __device__ __forceinline__ void topk_vote(uint32_t *counts, bool counted, uint32_t digit)
 {
     uint32_t voters = __ballot_sync(DET_FULL_MASK, counted);

@@ -147,7 +147,8 @@ static __device__ __forceinline__ void mla_attend(struct mla_state *state, const
                                                   uint32_t count, float score_scale)
 {
     uint32_t lane = threadIdx.x % DET_WARP;
-    const uint8_t *k_lane = k_cache + lane * sizeof(uint4), *v_lane = v_cache + lane * sizeof(uint4);
+    const uint8_t *k_lane = k_cache + lane * sizeof(uint4);
+    const uint8_t *v_lane = v_cache + lane * sizeof(uint4);
 
     for (uint32_t group = threadIdx.x / DET_WARP * MLA_GROUP; group < count; group += MLA_ROUND) {
         uint4 raw[MLA_GROUP], raw_v[MLA_GROUP];

@@ -1,0 +1,235 @@
+/* Launchers of the DSA indexer: pooled keys, pool scores and the best pools. */
+#include "launch_dsa_rules.h"
+
+#include <inttypes.h>
+
+enum { COMPRESS_THREADS = 128, SCORE_THREADS = 256, TOPK_THREADS = 256 };
+
+static enum gpu_status check_compress_buffers(const struct gpu_dsa_kpool_compress *args,
+                                              struct gpu_report *report)
+{
+    struct gpu_dsa_geometry now = gpu_dsa_effective(
+        args->host_geom, (struct gpu_dsa_geometry){.keys = args->S, .pools = args->pools});
+    gpu_wide key_elems = (gpu_wide)now.keys * args->D;
+    const struct gpu_dsa_need needs[] = {
+        {args->k, "k", 2 * key_elems, 2},
+        {args->gate, "gate", 2 * key_elems, 2},
+        {args->valid, "valid", now.keys, 1},
+        {args->ape, "ape", (gpu_wide)4 * args->KP * args->D, 4},
+        {args->pool_keys, "pool_keys", (gpu_wide)4 * now.pools * args->D, 4},
+        {args->pool_indices, "pool_indices", (gpu_wide)4 * now.pools * args->KP, 4},
+        {args->pool_valid, "pool_valid", now.pools, 1},
+        {args->geom, "geom", 4 * GPU_DSA_GEOM_INTS, 4},
+    };
+
+    return gpu_dsa_check_buffers(needs, sizeof(needs) / sizeof(needs[0]), report);
+}
+
+enum gpu_status gpu_dsa_kpool_compress_check(const struct gpu_dsa_kpool_compress *args,
+                                             struct gpu_report *report)
+{
+    struct gpu_dsa_geometry now = gpu_dsa_effective(
+        args->host_geom, (struct gpu_dsa_geometry){.keys = args->S, .pools = args->pools});
+
+    if (gpu_dsa_check_kpool(args->KP, report) != GPU_OK ||
+        gpu_dsa_check_dim(args->D, report) != GPU_OK)
+        return GPU_REFUSED;
+    if (args->block_size % args->KP != 0)
+        return gpu_refuse(report, "block_size_multiple_of_kpool",
+                          "block_size %" PRIu32 " is not a multiple of index_kpool %" PRIu32
+                          ": a pool would straddle a page boundary",
+                          args->block_size, args->KP);
+    if (gpu_dsa_check_count("S", now.keys, report) != GPU_OK ||
+        gpu_dsa_check_first_key(args->first_key, now.keys, report) != GPU_OK ||
+        gpu_dsa_check_grid(args->pools, 1, report) != GPU_OK ||
+        gpu_dsa_check_geom_grid(&now, args->pools, report) != GPU_OK)
+        return GPU_REFUSED;
+    return check_compress_buffers(args, report);
+}
+
+enum gpu_status gpu_dsa_kpool_compress(const struct gpu_target *target,
+                                       const struct gpu_dsa_kpool_compress *args,
+                                       struct gpu_report *report)
+{
+    enum gpu_status status = gpu_dsa_kpool_compress_check(args, report);
+    struct gpu_dsa_kpool_compress numbers = *args;
+    uint64_t k = gpu_dsa_address(args->k), gate = gpu_dsa_address(args->gate);
+    uint64_t valid = gpu_dsa_address(args->valid), ape = gpu_dsa_address(args->ape);
+    uint64_t pool_keys = gpu_dsa_address(args->pool_keys);
+    uint64_t pool_indices = gpu_dsa_address(args->pool_indices);
+    uint64_t pool_valid = gpu_dsa_address(args->pool_valid), geom = gpu_dsa_address(args->geom);
+    void *values[] = {&k, &gate, &valid, &ape, &pool_keys, &pool_indices, &pool_valid,
+                      &numbers.S, &numbers.D, &numbers.KP, &numbers.first_key, &geom};
+
+    if (status != GPU_OK)
+        return status;
+    return gpu_run(target, "dsa_kpool_compress", (struct gpu_dim){args->pools, 1, 1},
+                   (struct gpu_dim){COMPRESS_THREADS, 1, 1}, 0, values, report);
+}
+
+static struct gpu_dsa_geometry scores_geometry(const struct gpu_dsa_index_scores *args)
+{
+    return gpu_dsa_effective(args->host_geom,
+                             (struct gpu_dsa_geometry){.keys = args->S, .pools = args->P});
+}
+
+static enum gpu_status check_scores_buffers(const struct gpu_dsa_index_scores *args,
+                                            struct gpu_report *report)
+{
+    struct gpu_dsa_geometry now = scores_geometry(args);
+    gpu_wide cells = (gpu_wide)args->Q * now.pools;
+    const struct gpu_dsa_need needs[] = {
+        {args->q, "q", (gpu_wide)4 * args->Q * args->H * args->D, 4},
+        {args->pool_keys, "pool_keys", (gpu_wide)4 * now.pools * args->D, 4},
+        {args->weights, "weights", (gpu_wide)4 * args->Q * args->H, 4},
+        {args->pool_indices, "pool_indices", (gpu_wide)4 * now.pools * args->KP, 4},
+        {args->pool_valid, "pool_valid", now.pools, 1},
+        {args->valid_keys, "valid_keys", now.keys, 1},
+        {args->q_pos, "q_pos", (gpu_wide)4 * args->Q, 4},
+        {args->out, "out", 4 * cells, 4},
+        {args->valid_cand, "valid_cand", cells, 1},
+        {args->geom, "geom", 4 * GPU_DSA_GEOM_INTS, 4},
+    };
+
+    return gpu_dsa_check_buffers(needs, sizeof(needs) / sizeof(needs[0]), report);
+}
+
+static enum gpu_status check_pool_indices(const struct gpu_dsa_index_scores *args,
+                                          struct gpu_report *report)
+{
+    struct gpu_dsa_geometry now = scores_geometry(args);
+    uint64_t count = (uint64_t)now.pools * args->KP;
+
+    for (uint64_t i = 0; args->host_pool_indices != NULL && i < count; i++) {
+        int32_t token = args->host_pool_indices[i];
+
+        if (token >= 0 && (uint32_t)token >= now.keys)
+            return gpu_refuse(report, "pool_range",
+                              "token %" PRId32 " of pool %" PRIu64 " is outside the %" PRIu32
+                              " keys",
+                              token, i / args->KP, now.keys);
+    }
+    return GPU_OK;
+}
+
+static uint32_t score_shared_bytes(uint32_t heads)
+{
+    return heads > 256 ? 4 * heads : 1024;
+}
+
+static enum gpu_status check_heads(uint32_t heads, struct gpu_report *report)
+{
+    if (heads == 0)
+        return gpu_refuse(report, "degenerate", "the number of heads H is 0");
+    if (heads > GPU_DSA_MAX_SHARED_BYTES / 4)
+        return gpu_refuse(report, "shared_limit",
+                          "%" PRIu32 " heads need %" PRIu64
+                          " bytes of shared memory, beyond the device limit %d",
+                          heads, (uint64_t)4 * heads, GPU_DSA_MAX_SHARED_BYTES);
+    return GPU_OK;
+}
+
+enum gpu_status gpu_dsa_index_scores_check(const struct gpu_dsa_index_scores *args,
+                                           struct gpu_report *report)
+{
+    struct gpu_dsa_geometry now = scores_geometry(args);
+
+    if (gpu_dsa_check_kpool(args->KP, report) != GPU_OK ||
+        gpu_dsa_check_dim(args->D, report) != GPU_OK || check_heads(args->H, report) != GPU_OK ||
+        gpu_dsa_check_scale("scale", args->scale, report) != GPU_OK ||
+        gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
+        gpu_dsa_check_grid(args->P, args->Q, report) != GPU_OK ||
+        gpu_dsa_check_geom_grid(&now, args->P, report) != GPU_OK ||
+        gpu_dsa_check_count("S", now.keys, report) != GPU_OK ||
+        check_scores_buffers(args, report) != GPU_OK)
+        return GPU_REFUSED;
+    return check_pool_indices(args, report);
+}
+
+enum gpu_status gpu_dsa_index_scores(const struct gpu_target *target,
+                                     const struct gpu_dsa_index_scores *args,
+                                     struct gpu_report *report)
+{
+    enum gpu_status status = gpu_dsa_index_scores_check(args, report);
+    struct gpu_dsa_index_scores numbers = *args;
+    uint64_t q = gpu_dsa_address(args->q), pool_keys = gpu_dsa_address(args->pool_keys);
+    uint64_t weights = gpu_dsa_address(args->weights);
+    uint64_t pool_indices = gpu_dsa_address(args->pool_indices);
+    uint64_t pool_valid = gpu_dsa_address(args->pool_valid);
+    uint64_t valid_keys = gpu_dsa_address(args->valid_keys), q_pos = gpu_dsa_address(args->q_pos);
+    uint64_t out = gpu_dsa_address(args->out), valid_cand = gpu_dsa_address(args->valid_cand);
+    uint64_t geom = gpu_dsa_address(args->geom);
+    void *values[] = {&q, &pool_keys, &weights, &pool_indices, &pool_valid, &valid_keys, &q_pos,
+                      &out, &valid_cand, &numbers.Q, &numbers.P, &numbers.H, &numbers.D,
+                      &numbers.KP, &numbers.S, &numbers.scale, &geom};
+
+    if (status != GPU_OK)
+        return status;
+    return gpu_run(target, "dsa_index_scores", (struct gpu_dim){args->P, args->Q, 1},
+                   (struct gpu_dim){SCORE_THREADS, 1, 1}, score_shared_bytes(args->H), values,
+                   report);
+}
+
+uint32_t gpu_dsa_topk_pools_shared_bytes(uint32_t np2)
+{
+    return np2 <= 8192 ? 16 * np2 : 32768;
+}
+
+static struct gpu_dsa_geometry topk_geometry(const struct gpu_dsa_topk_pools *args)
+{
+    return gpu_dsa_effective(args->host_geom,
+                             (struct gpu_dsa_geometry){
+                                 .pools = args->P, .select_k = args->select_k, .np2 = args->NP2});
+}
+
+/* A geometry vector may ask for less or more than the scalars; both must be sound, since the scalars
+ * size the launch. */
+static enum gpu_status check_np2(uint32_t np2, uint32_t select_k, struct gpu_report *report)
+{
+    if (np2 == 0 || (np2 & (np2 - 1)) != 0)
+        return gpu_refuse(report, "np2_power_of_two", "NP2 %" PRIu32 " is not a power of two",
+                          np2);
+    if (select_k > np2)
+        return gpu_refuse(report, "select_k_np2",
+                          "select_k %" PRIu32 " is above NP2 %" PRIu32
+                          ", the number of entries that are sorted",
+                          select_k, np2);
+    return GPU_OK;
+}
+
+enum gpu_status gpu_dsa_topk_pools_check(const struct gpu_dsa_topk_pools *args,
+                                         struct gpu_report *report)
+{
+    struct gpu_dsa_geometry now = topk_geometry(args);
+    const struct gpu_dsa_need needs[] = {
+        {args->scores, "scores", (gpu_wide)4 * args->Q * now.pools, 4},
+        {args->selected, "selected", (gpu_wide)4 * args->Q * now.select_k, 4},
+        {args->geom, "geom", 4 * GPU_DSA_GEOM_INTS, 4},
+    };
+
+    if (check_np2(args->NP2, args->select_k, report) != GPU_OK ||
+        check_np2(now.np2, now.select_k, report) != GPU_OK ||
+        gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
+        gpu_dsa_check_count("P", now.pools, report) != GPU_OK ||
+        gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK)
+        return GPU_REFUSED;
+    return gpu_dsa_check_buffers(needs, sizeof(needs) / sizeof(needs[0]), report);
+}
+
+enum gpu_status gpu_dsa_topk_pools(const struct gpu_target *target,
+                                   const struct gpu_dsa_topk_pools *args,
+                                   struct gpu_report *report)
+{
+    enum gpu_status status = gpu_dsa_topk_pools_check(args, report);
+    struct gpu_dsa_topk_pools numbers = *args;
+    uint64_t scores = gpu_dsa_address(args->scores), selected = gpu_dsa_address(args->selected);
+    uint64_t geom = gpu_dsa_address(args->geom);
+    void *values[] = {&scores, &selected, &numbers.Q, &numbers.P, &numbers.NP2, &numbers.select_k,
+                      &geom};
+
+    if (status != GPU_OK)
+        return status;
+    return gpu_run(target, "dsa_topk_pools", (struct gpu_dim){args->Q, 1, 1},
+                   (struct gpu_dim){TOPK_THREADS, 1, 1}, gpu_dsa_topk_pools_shared_bytes(args->NP2),
+                   values, report);
+}
