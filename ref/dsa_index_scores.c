@@ -66,7 +66,7 @@ void ref_dsa_index_scores(const struct ref_dsa_index_scores *g, float *scores, u
 struct head_sum {
     double value, size; /* sum w relu(t), sum |w| relu(t) */
     double error;       /* sum |w| e' */
-    double weight;      /* sum |w| */
+    double lost;        /* underflow of the products w*relu(t) and of weights times scale */
     double peak;        /* the largest magnitude an f32 kernel may meet on the way */
 };
 
@@ -89,7 +89,8 @@ static void add_head(double scale, double w, const struct ref_vec *q, const stru
     sum->value += w * r;
     sum->size += fabs(w) * r;
     sum->error += fabs(w) * moved;
-    sum->weight += fabs(w);
+    if (r + moved > 0)
+        sum->lost += (2.0 + r / fmin(1.0, scale)) * REF_F32_LEAST; /* a dead head costs nothing */
     double met = fmax(fmax(dot.abs, q->max_abs), key->max_abs) * up * (1.0 + relative);
     sum->peak = fmax(sum->peak, isfinite(w) ? met * fmax(1.0, fabs(w)) : met);
     if (isinf(w) && fabs(t) <= e) sum->peak = INFINITY; /* Inf*0 or Inf*something */
@@ -112,7 +113,7 @@ static void real_score(const struct ref_dsa_index_scores *g, size_t row, size_t 
     double heads = (double)g->H + 1.0;
     double relative = ref_gamma(heads, REF_U_F32) + ref_gamma(heads, REF_U_F64);
     double error = sum.error + relative * (sum.size + sum.error);
-    error += (sum.weight + heads) * REF_F32_LEAST;
+    error += sum.lost;
     bool overflow = fmax(sum.peak, 1.01 * (sum.size + sum.error)) > FLT_MAX;
     *bound = overflow ? INFINITY : error * REF_INFLATE;
 }
