@@ -1,6 +1,6 @@
 # attest: verification and fuzzing of sparse-attention CUDA kernels.   make help
 .DELETE_ON_ERROR:
-MAKEFLAGS += --no-builtin-rules
+MAKEFLAGS += --no-builtin-rules --no-print-directory
 .SUFFIXES:
 
 CONFIG   ?= release
@@ -8,7 +8,9 @@ CC       := clang
 CXX      := clang++
 B        := build/$(CONFIG)
 Q        := $(if $(V),,@)
+say       = $(if $(V),,@echo "  $(1)  $(2)")
 ARCH     ?= x86-64-v3
+JOBS     ?= $(shell nproc)
 
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g
@@ -17,30 +19,66 @@ OPT      := $(OPT_$(CONFIG))
 ifeq ($(OPT),)
 $(error CONFIG=$(CONFIG) is unknown; it is one of release, debug, asan)
 endif
+SIMT_FLAGS := $(if $(filter asan,$(CONFIG)),--asan)
 
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
 # The same value on every machine: no contraction, no fast-math; FMA only where fma() is written.
 FP       := -ffp-contract=off -fno-fast-math
 CFLAGS   := -std=c17 -D_GNU_SOURCE $(OPT) -march=$(ARCH) $(FP) $(WARN) -MMD -MP -fPIC $(EXTRA_CFLAGS)
 LDFLAGS  := $(OPT) -rdynamic
-LDLIBS   := -lm -ldl -lpthread -lboost_context -lcjson
+# Boost.Context and cJSON are linked statically, so that a built program runs where they are absent.
+LDLIBS   := -lm -ldl -lpthread -Wl,-Bstatic -lboost_context -lcjson -Wl,-Bdynamic
 
 REF_SRC     := $(filter-out ref/test_%.c,$(wildcard ref/*.c))
-GPU_SRC     := $(filter-out %/test_%.c gpu/test_%.c,$(wildcard gpu/*.c gpu/simt/*.c gpu/cuda/*.c))
+GPU_SRC     := $(filter-out gpu/test_%.c gpu/cuda/test_%.c gpu/simt/test_%.c,$(wildcard gpu/*.c gpu/simt/*.c gpu/cuda/*.c))
 HARNESS_SRC := $(filter-out harness/test_%.c harness/main.c,$(wildcard harness/*.c harness/ops/*.c))
 TEST_SRC    := $(wildcard ref/test_*.c gpu/test_*.c gpu/*/test_*.c harness/test_*.c)
 MODULES     := $(patsubst kernels/%.cu,%,$(wildcard kernels/*.cu))
+BROKEN      := $(patsubst kernels/broken/%.edit,%,$(wildcard kernels/broken/*.edit))
+KERNEL_SRC  := $(wildcard kernels/*.cu kernels/*.cuh)
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_OBJ  := $(call obj,$(REF_SRC) $(GPU_SRC) $(HARNESS_SRC))
 TEST_OBJ := $(call obj,$(TEST_SRC))
 SIMT_SO  := $(foreach m,$(MODULES),$(B)/simt/$(m).so $(B)/simt/$(m).trace.so)
+BROKEN_SO := $(foreach m,$(BROKEN),$(B)/broken/$(m).so $(B)/broken/$(m).trace.so)
+NVCC     := $(shell command -v nvcc 2>/dev/null)
+CUDA_BIN := $(if $(NVCC),$(foreach m,$(MODULES),$(B)/cuda/$(m).fatbin))
 
-.PHONY: all help check clean simt
-all: $(B)/attest simt ## build the program and the CPU modules
+.PHONY: all help verify check deps build simt cuda broken broken-cuda config clean arrows test
+
+all: build ## build the program and the kernel modules
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
+	@echo
+	@echo "  CONFIG=release|debug|asan   V=1 shows the commands   JOBS=N"
+
+verify: deps ## verify every operation on the CPU backend; live table; reports/verify.md
+	+$(Q)$(MAKE) -j$(JOBS) build
+	@mkdir -p reports
+	$(Q)build/attest verify --report reports/verify.md $(ARGS)
+
+check: deps ## run every test
+	+$(Q)$(MAKE) -j$(JOBS) build broken $(B)/test_runner
+	$(Q)mk/check.sh $(B)
+
+deps: ## install what the build needs and this machine lacks
+	$(Q)mk/deps.sh
+
+build: $(B)/attest simt cuda
+	$(Q)ln -sfn $(CONFIG)/attest build/attest
+
+config: ## what would be built and with what
+	@echo "config    $(CONFIG)"
+	@echo "compiler  $$($(CC) --version | head -n 1)"
+	@echo "flags     $(CFLAGS)"
+	@echo "kernels   $(MODULES)"
+	@echo "broken    $(words $(BROKEN)) kernels"
+	@echo "nvcc      $(if $(NVCC),$(NVCC),none: the GPU modules are left out)"
+
+arrows: ## check which folder includes which
+	$(Q)mk/arrows.sh
 
 # A change of flags rebuilds everything.
 FLAGS_STAMP := $(B)/flags
@@ -48,32 +86,58 @@ $(shell mkdir -p $(B); echo '$(CC) $(CFLAGS) $(LDFLAGS)' | cmp -s - $(FLAGS_STAM
 
 $(B)/obj/%.o: %.c $(FLAGS_STAMP)
 	@mkdir -p $(@D)
-	@$(if $(V),,echo "  CC    $<")
+	$(call say,CC   ,$<)
 	$(Q)$(CC) $(CFLAGS) -I. -c $< -o $@
 
 $(B)/attest: $(LIB_OBJ) $(B)/obj/harness/main.o
-	@$(if $(V),,echo "  LINK  $@")
+	$(call say,LINK ,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
 $(B)/test_runner: $(LIB_OBJ) $(TEST_OBJ)
-	@$(if $(V),,echo "  LINK  $@")
+	$(call say,LINK ,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS) -lcriterion -lmpfr -lgmp
+
+test: $(B)/test_runner simt ## unit tests only
+	$(B)/test_runner
 
 # The kernels' own source for the CPU: a fast module and one whose every load and store is checked.
 $(B)/simt/%.trace.so: kernels/%.cu mk/simt-module.sh
 	@mkdir -p $(@D)
-	@$(if $(V),,echo "  SIMT  $@")
-	$(Q)mk/simt-module.sh --trace $(if $(filter asan,$(CONFIG)),--asan) $< $@
+	$(call say,SIMT ,$@)
+	$(Q)mk/simt-module.sh --trace $(SIMT_FLAGS) $< $@
 $(B)/simt/%.so: kernels/%.cu mk/simt-module.sh
 	@mkdir -p $(@D)
-	@$(if $(V),,echo "  SIMT  $@")
-	$(Q)mk/simt-module.sh $(if $(filter asan,$(CONFIG)),--asan) $< $@
+	$(call say,SIMT ,$@)
+	$(Q)mk/simt-module.sh $(SIMT_FLAGS) $< $@
 simt: $(SIMT_SO) ## build the CPU modules of the kernels
 
-check: $(B)/test_runner simt ## run every test
-	$(B)/test_runner
+$(B)/cuda/%.fatbin: kernels/%.cu mk/cuda-module.sh
+	@mkdir -p $(@D)
+	$(call say,NVCC ,$@)
+	$(Q)mk/cuda-module.sh $< $@
+cuda: $(CUDA_BIN) ## build the GPU modules, where nvcc is
+	$(if $(NVCC),,@echo "  nvcc is not here: the GPU modules are left out")
+
+# Kernels that are wrong in one way each.
+$(B)/broken/%.src: kernels/broken/%.edit $(KERNEL_SRC) $(B)/attest
+	@mkdir -p $(@D)
+	$(Q)rm -rf $@; $(B)/attest broken --write $< kernels $@.new > $@.name && mv $@.new $@
+$(B)/broken/%.trace.so: $(B)/broken/%.src mk/simt-module.sh
+	$(call say,SIMT ,$@)
+	$(Q)mk/simt-module.sh --trace $(SIMT_FLAGS) $</*.cu $@
+$(B)/broken/%.so: $(B)/broken/%.src mk/simt-module.sh
+	$(call say,SIMT ,$@)
+	$(Q)mk/simt-module.sh $(SIMT_FLAGS) $</*.cu $@
+.PRECIOUS: $(B)/broken/%.src
+broken: $(BROKEN_SO) ## build the broken kernels for the CPU
+
+$(B)/broken-cuda/%.fatbin: $(B)/broken/%.src mk/cuda-module.sh
+	@mkdir -p $(@D)
+	$(call say,NVCC ,$@)
+	$(Q)mk/cuda-module.sh --one-arch $</*.cu $@
+broken-cuda: $(foreach m,$(BROKEN),$(B)/broken-cuda/$(m).fatbin) ## build the broken kernels for the GPU
 
 clean: ## remove everything built
 	rm -rf build
 
--include $(LIB_OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(wildcard $(B)/simt/*.d)
+-include $(LIB_OBJ:.o=.d) $(B)/obj/harness/main.d $(TEST_OBJ:.o=.d) $(wildcard $(B)/simt/*.d $(B)/cuda/*.d)
