@@ -1,6 +1,7 @@
 /* Tensor-core instructions and the copies that feed them, each in one small device function: inline
- * PTX on the GPU, plain code of the same meaning on the CPU (ATTEST_SIMT), where the multiply-add is
- * the project's bit-accurate model. Warp-collective functions need all 32 lanes. sm_80 or newer. */
+ * PTX on the GPU, plain code of the same meaning on the CPU (ATTEST_SIMT), where the multiply-add
+ * is the project's bit-accurate model. Warp-collective functions need all 32 lanes. sm_80 or newer.
+ */
 #ifndef ATTEST_KERNELS_MMA_CUH
 #define ATTEST_KERNELS_MMA_CUH
 
@@ -26,8 +27,8 @@ static __device__ __forceinline__ void mma_bf16_m16n8k16(float acc[4], const uin
 #endif
 }
 
-/* Four 8x8 matrices of 16-bit elements out of shared memory. Lane i names row i % 8 of matrix i / 8,
- * 16 bytes, 16-byte aligned; it receives elements 2(i % 4), +1 of row i / 4 of each matrix.
+/* Four 8x8 matrices of 16-bit elements out of shared memory. Lane i names row i % 8 of matrix
+ * i / 8, 16 bytes, 16-byte aligned; it receives elements 2(i % 4), +1 of row i / 4 of each matrix.
  * Warp-collective. */
 static __device__ __forceinline__ void mma_load_matrices(uint32_t out[4], const void *shared_row)
 {
@@ -47,8 +48,9 @@ static __device__ __forceinline__ void mma_load_matrices(uint32_t out[4], const 
 #endif
 }
 
-/* Begins copying 16 bytes from global to shared memory, both 16-byte aligned; where `wanted` is false
- * nothing is read and zeros are written. The bytes are there after mma_copy_wait and a barrier. */
+/* Begins copying 16 bytes from global to shared memory, both 16-byte aligned; where `wanted` is
+ * false nothing is read and zeros are written. The bytes are there after mma_copy_wait and a
+ * barrier. */
 static __device__ __forceinline__ void mma_copy16(void *shared_to, const void *global_from,
                                                   bool wanted)
 {

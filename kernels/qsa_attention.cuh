@@ -1,23 +1,23 @@
 /* Attention over selected blocks (prefill) and over a whole short cache (decode): online softmax,
  * one query head a block of 8 warps.
  *
- * Order. The attended tokens form one sequence: the tokens of the listed blocks in list order, holes
- * skipped, then the tail; for decode, tokens 0, 1, .... Every four neighbours in it are a group, and
- * warp w takes the groups w, w+8, w+16, .... So the bits depend on the sequence alone, not on where
- * holes, pages and list windows fall, and decode over gathered tokens equals prefill.
+ * Order. The attended tokens form one sequence: the tokens of the listed blocks in list order,
+ * holes skipped, then the tail; for decode, tokens 0, 1, .... Every four neighbours in it are a
+ * group, and warp w takes the groups w, w+8, w+16, .... So the bits depend on the sequence alone,
+ * not on where holes, pages and list windows fall, and decode over gathered tokens equals prefill.
  *
  * Error model, n attended tokens, u = 2^-24; all roundings to nearest, nothing flushed:
- *   score       s = RN(dot * inv_sqrt_d); dot: hd/32 fma a lane, then 5 additions: depth hd/32 + 5
- *   exponent    RN(s - max), one rounding: kappa = u (numerics 5.8)
- *   exp         det_exp_nonpos, at most 1 ulp: relative 2^-23 for normal results, absolute 2^-149
- *               below; weights stay f32
- *   rescales    R(n) = n/32 + 1 (a = 1/32, b = 1): a warp has at most ceil(ceil(n/4)/8) =
- *               ceil(n/32) groups, so a key meets at most ceil(n/32) - 1 later factors and the merge's
- *               one; a factor is exp(0) = 1, exactly, where the maximum did not grow
- *   sums        numerator: one fma a key and channel; denominator: one addition a key; each factor
- *               one more rounding; merge: 8 fma
- *   division    numerator / denominator, one rounding (u)
- *   output      bf16, nearest even, from the f32 quotient */
+ * - score: RN(dot * inv_sqrt_d); dot: hd/32 fma a lane, then 5 additions: depth hd/32 + 5.
+ * - exponent: RN(score - max), one rounding: kappa = u (numerics 5.8).
+ * - exp: det_exp_nonpos, at most 1 ulp: relative 2^-23 for normal results, absolute 2^-149 below.
+ *   Weights stay f32.
+ * - rescales: R(n) = n/32 + 1 (a = 1/32, b = 1). A warp has at most ceil(ceil(n/4)/8) = ceil(n/32)
+ *   groups, so a key meets at most ceil(n/32) - 1 later factors and the merge's one. Where the
+ *   maximum did not grow the factor is exp(0) = 1 exactly.
+ * - sums: numerator one fma a key and channel, denominator one addition a key, each factor one more
+ *   rounding; the merge 8 fma.
+ * - division: numerator / denominator, one rounding.
+ * - output: bf16, nearest even, from the f32 quotient. */
 #ifndef ATTEST_KERNELS_QSA_ATTENTION_CUH
 #define ATTEST_KERNELS_QSA_ATTENTION_CUH
 
@@ -35,9 +35,9 @@ struct qsa_cache {
     bool wide; /* vector loads are aligned */
 };
 
-/* A stretch of the attended sequence: the tokens of `n_blocks` listed blocks of `ratio` tokens, then
- * consecutive tokens from tail_begin on; n_tokens together. first_group is the number of its first
- * group in the whole sequence. */
+/* A stretch of the attended sequence: the tokens of `n_blocks` listed blocks of `ratio` tokens,
+ * then consecutive tokens from tail_begin on; n_tokens together. first_group is the number of its
+ * first group in the whole sequence. */
 struct qsa_stretch {
     const int32_t *blocks;
     uint32_t n_blocks, ratio, tail_begin, n_tokens, first_group;
@@ -75,8 +75,7 @@ static __device__ __forceinline__ void qsa_load(float out[DIMS], const uint16_t 
     uint32_t words[4];
 
     if ((DIMS != 2 && DIMS != 4 && DIMS != 8) || !wide) {
-        for (int i = 0; i < DIMS; i++)
-            out[i] = fmt_bf16_to_f32(from[i]);
+        for (int i = 0; i < DIMS; i++) out[i] = fmt_bf16_to_f32(from[i]);
         return;
     }
     if constexpr (DIMS == 8) {
@@ -100,17 +99,15 @@ static __device__ __forceinline__ void qsa_load(float out[DIMS], const uint16_t 
  * of -inf would make -inf - -inf: zero stands in for it, and the weights are the zeros they should
  * be. */
 template <int DIMS>
-static __device__ __forceinline__ void qsa_take_group(struct qsa_flow<DIMS> *flow,
-                                                      const struct qsa_cache *cache,
-                                                      const uint64_t offsets[QSA_GROUP],
-                                                      uint32_t count)
+static __device__ __forceinline__ void
+qsa_take_group(struct qsa_flow<DIMS> *flow, const struct qsa_cache *cache,
+               const uint64_t offsets[QSA_GROUP], uint32_t count)
 {
     float k[QSA_GROUP][DIMS], v[QSA_GROUP][DIMS], score[QSA_GROUP], weight[QSA_GROUP];
     float max = flow->max, base, factor;
 
     for (uint32_t t = 0; t < QSA_GROUP; t++) {
-        for (int i = 0; i < DIMS; i++)
-            k[t][i] = v[t][i] = 0.0f;
+        for (int i = 0; i < DIMS; i++) k[t][i] = v[t][i] = 0.0f;
         if (t < count) {
             qsa_load<DIMS>(k[t], cache->k + offsets[t], cache->wide);
             qsa_load<DIMS>(v[t], cache->v + offsets[t], cache->wide);
@@ -119,11 +116,9 @@ static __device__ __forceinline__ void qsa_take_group(struct qsa_flow<DIMS> *flo
     for (uint32_t t = 0; t < QSA_GROUP; t++) {
         float dot = flow->q[0] * k[t][0];
 
-        for (int i = 1; i < DIMS; i++)
-            dot = fmaf(flow->q[i], k[t][i], dot);
+        for (int i = 1; i < DIMS; i++) dot = fmaf(flow->q[i], k[t][i], dot);
         score[t] = det_tree32(dot) * flow->inv_sqrt_d;
-        if (t < count && score[t] > max)
-            max = score[t];
+        if (t < count && score[t] > max) max = score[t];
     }
     base = max == -det_inf() ? 0.0f : max;
     factor = det_exp_nonpos(flow->max - base);
@@ -160,11 +155,10 @@ static __device__ __forceinline__ void qsa_take_stretch(struct qsa_flow<DIMS> *f
         for (uint32_t ahead = 0; ahead < QSA_GROUPS_AHEAD; ahead++) {
             uint32_t begin = (first + ahead * QSA_WARPS) * QSA_GROUP;
 
-            if (begin >= stretch->n_tokens)
-                break;
+            if (begin >= stretch->n_tokens) break;
             for (uint32_t t = 0; t < QSA_GROUP; t++)
-                offsets[t] = __shfl_sync(DET_FULL_MASK, own, (int)(ahead * QSA_GROUP + t)) +
-                             lane * DIMS;
+                offsets[t] =
+                    __shfl_sync(DET_FULL_MASK, own, (int)(ahead * QSA_GROUP + t)) + lane * DIMS;
             qsa_take_group<DIMS>(flow, cache, offsets, stretch->n_tokens - begin);
         }
     }
@@ -172,8 +166,8 @@ static __device__ __forceinline__ void qsa_take_stretch(struct qsa_flow<DIMS> *f
 
 /* Reads the query and empties the running softmax. */
 template <int DIMS>
-static __device__ __forceinline__ void qsa_begin_flow(struct qsa_flow<DIMS> *flow, const uint16_t *q,
-                                                      float inv_sqrt_d)
+static __device__ __forceinline__ void qsa_begin_flow(struct qsa_flow<DIMS> *flow,
+                                                      const uint16_t *q, float inv_sqrt_d)
 {
     for (int i = 0; i < DIMS; i++) {
         flow->q[i] = fmt_bf16_to_f32(q[threadIdx.x % DET_WARP * DIMS + i]);
@@ -187,9 +181,8 @@ static __device__ __forceinline__ void qsa_begin_flow(struct qsa_flow<DIMS> *flo
 /* Joins the warps' results in warp order and stores the head; zeros if nothing was attended. shared
  * is [8][hd] sums, [8] maxima, [8] denominators. */
 template <int DIMS>
-static __device__ __forceinline__ void qsa_merge_warps(uint16_t *out, float *shared,
-                                                       const struct qsa_flow<DIMS> *flow,
-                                                       bool attended)
+static __device__ __forceinline__ void
+qsa_merge_warps(uint16_t *out, float *shared, const struct qsa_flow<DIMS> *flow, bool attended)
 {
     const uint32_t hd = DIMS * DET_WARP;
     uint32_t lane = threadIdx.x % DET_WARP, warp = threadIdx.x / DET_WARP;
@@ -197,17 +190,14 @@ static __device__ __forceinline__ void qsa_merge_warps(uint16_t *out, float *sha
     float base = -det_inf(), numerator = 0.0f, denominator = 0.0f;
 
     __syncthreads();
-    for (int i = 0; i < DIMS; i++)
-        shared[warp * hd + lane * DIMS + i] = flow->acc[i];
+    for (int i = 0; i < DIMS; i++) shared[warp * hd + lane * DIMS + i] = flow->acc[i];
     if (lane == 0) {
         maxima[warp] = flow->max;
         sums[warp] = flow->sum;
     }
     __syncthreads();
-    if (threadIdx.x >= hd)
-        return;
-    for (uint32_t w = 0; w < QSA_WARPS; w++)
-        base = maxima[w] > base ? maxima[w] : base;
+    if (threadIdx.x >= hd) return;
+    for (uint32_t w = 0; w < QSA_WARPS; w++) base = maxima[w] > base ? maxima[w] : base;
     base = base == -det_inf() ? 0.0f : base;
     for (uint32_t w = 0; w < QSA_WARPS; w++) {
         float factor = det_exp_nonpos(maxima[w] - base);
@@ -228,8 +218,7 @@ static __device__ __forceinline__ uint32_t qsa_queue_blocks(int32_t *queue, uint
     int32_t block = base + threadIdx.x < topk ? list[base + threadIdx.x] : -1;
     uint32_t present = __ballot_sync(DET_FULL_MASK, block >= 0), total = queued;
 
-    if (lane == 0)
-        counts[warp] = (uint32_t)__popc(present);
+    if (lane == 0) counts[warp] = (uint32_t)__popc(present);
     __syncthreads();
     for (uint32_t w = 0; w < QSA_WARPS; w++) {
         if (w == warp && block >= 0)
@@ -244,10 +233,9 @@ static __device__ __forceinline__ uint32_t qsa_queue_blocks(int32_t *queue, uint
  * blocks a multiple of four is taken, so that groups do not straddle steps; the up to three left
  * over move to the front of the queue. Returns whether there was any token. */
 template <int DIMS>
-static __device__ __forceinline__ bool qsa_take_list(struct qsa_flow<DIMS> *flow,
-                                                     const struct qsa_cache *cache, float *shared,
-                                                     const int32_t *list, uint32_t topk,
-                                                     uint32_t ratio, uint32_t position)
+static __device__ __forceinline__ bool
+qsa_take_list(struct qsa_flow<DIMS> *flow, const struct qsa_cache *cache, float *shared,
+              const int32_t *list, uint32_t topk, uint32_t ratio, uint32_t position)
 {
     int32_t *queue = (int32_t *)shared, moved = 0;
     uint32_t *counts = (uint32_t *)shared + QSA_LIST_STEP + QSA_GROUP;
@@ -265,11 +253,9 @@ static __device__ __forceinline__ bool qsa_take_list(struct qsa_flow<DIMS> *flow
         qsa_take_stretch<DIMS>(flow, cache, &stretch);
         stretch.first_group += stretch.n_tokens / QSA_GROUP;
         queued -= stretch.n_blocks;
-        if (threadIdx.x < queued)
-            moved = queue[stretch.n_blocks + threadIdx.x];
+        if (threadIdx.x < queued) moved = queue[stretch.n_blocks + threadIdx.x];
         __syncthreads();
-        if (threadIdx.x < queued)
-            queue[threadIdx.x] = moved;
+        if (threadIdx.x < queued) queue[threadIdx.x] = moved;
     }
     return attended;
 }
@@ -327,18 +313,20 @@ qsa_cache_view(const uint16_t *k_cache, const uint16_t *v_cache, const int32_t *
     return {k_cache, v_cache, block_table, block_size, nkv, hd, kv_head, wide};
 }
 
+/* clang-format off */
 /* Calls HEAD<hd/32>. hd is a multiple of 32 from 32 to 256. */
-#define QSA_FOR_HD(HEAD, hd, ...)                                                                  \
-    switch ((hd) / DET_WARP) {                                                                     \
-    case 1: HEAD<1>(__VA_ARGS__); break;                                                           \
-    case 2: HEAD<2>(__VA_ARGS__); break;                                                           \
-    case 3: HEAD<3>(__VA_ARGS__); break;                                                           \
-    case 4: HEAD<4>(__VA_ARGS__); break;                                                           \
-    case 5: HEAD<5>(__VA_ARGS__); break;                                                           \
-    case 6: HEAD<6>(__VA_ARGS__); break;                                                           \
-    case 7: HEAD<7>(__VA_ARGS__); break;                                                           \
-    case 8: HEAD<8>(__VA_ARGS__); break;                                                           \
+#define QSA_FOR_HD(HEAD, hd, ...)          \
+    switch ((hd) / DET_WARP) {             \
+    case 1: HEAD<1>(__VA_ARGS__); break;   \
+    case 2: HEAD<2>(__VA_ARGS__); break;   \
+    case 3: HEAD<3>(__VA_ARGS__); break;   \
+    case 4: HEAD<4>(__VA_ARGS__); break;   \
+    case 5: HEAD<5>(__VA_ARGS__); break;   \
+    case 6: HEAD<6>(__VA_ARGS__); break;   \
+    case 7: HEAD<7>(__VA_ARGS__); break;   \
+    case 8: HEAD<8>(__VA_ARGS__); break;   \
     }
+/* clang-format on */
 
 /* Grid (rows, nq), block 256, dynamic shared 4(8 hd + 16). The row at position p attends its listed
  * blocks, each named once, and the tail [complete*ratio, p]. */
@@ -350,11 +338,14 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
 {
     extern __shared__ float qsa_shared[];
     struct qsa_prefill_args args = {
-        q,        qsa_cache_view(k_cache, v_cache, block_table, block_size, nkv, hd,
-                                 blockIdx.y / (nq / nkv)),
-        lists,    attn_out,
-        first_pos, topk,
-        ratio,    nq,
+        q,
+        qsa_cache_view(k_cache, v_cache, block_table, block_size, nkv, hd, blockIdx.y / (nq / nkv)),
+        lists,
+        attn_out,
+        first_pos,
+        topk,
+        ratio,
+        nq,
         inv_sqrt_d};
 
     QSA_FOR_HD(qsa_prefill_head, hd, &args, qsa_shared)

@@ -21,11 +21,9 @@ static __device__ __forceinline__ float qsa_block_sum(float x, float *partials, 
 {
     float tree = det_tree32(x), sum = 0.0f;
 
-    if (threadIdx.x % DET_WARP == 0)
-        partials[threadIdx.x / DET_WARP] = tree;
+    if (threadIdx.x % DET_WARP == 0) partials[threadIdx.x / DET_WARP] = tree;
     __syncthreads();
-    for (uint32_t warp = 0; warp < hd / DET_WARP; warp++)
-        sum = sum + partials[warp];
+    for (uint32_t warp = 0; warp < hd / DET_WARP; warp++) sum = sum + partials[warp];
     return sum;
 }
 

@@ -10,7 +10,8 @@ static __device__ __forceinline__ bool qsa_aligned16(const void *pointer)
 }
 
 /* Grid n_sel, block 256. Slot i of the output is token sel[i], all heads, of k and of v. A token is
- * nkv*hd values, a multiple of 64 bytes, so it moves in 16-byte pieces unless a base is unaligned. */
+ * nkv*hd values, a multiple of 64 bytes, so it moves in 16-byte pieces unless a base is unaligned.
+ */
 extern "C" __global__ void __launch_bounds__(QSA_THREADS)
     qsa_gather(const uint16_t *k_cache, const uint16_t *v_cache, const int32_t *block_table,
                const int32_t *sel, uint16_t *k_out, uint16_t *v_out, uint32_t block_size,
@@ -25,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
 
     if (qsa_aligned16(k_from) && qsa_aligned16(v_from) && qsa_aligned16(k_to) &&
         qsa_aligned16(v_to)) {
+#pragma unroll 1
         for (uint64_t i = threadIdx.x; i < width / 8; i += QSA_THREADS) {
             uint4 k = ((const uint4 *)k_from)[i], v = ((const uint4 *)v_from)[i];
 
@@ -32,6 +34,7 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
             ((uint4 *)v_to)[i] = v;
         }
     } else {
+#pragma unroll 1
         for (uint64_t i = threadIdx.x; i < width; i += QSA_THREADS) {
             k_to[i] = k_from[i];
             v_to[i] = v_from[i];

@@ -17,8 +17,8 @@ static __device__ __forceinline__ float qsa_normed(float v, const uint16_t *norm
 }
 
 /* Element threadIdx.x of the rotated vector whose element threadIdx.x is `x`. `exchange` holds hd
- * floats. Pairs are (j, j + rot/2), j < rot/2; elements from rot on pass through. Thread j of a pair
- * works out the rotation and both results. */
+ * floats. Pairs are (j, j + rot/2), j < rot/2; elements from rot on pass through. Thread j of a
+ * pair works out the rotation and both results. */
 static __device__ __forceinline__ float qsa_rotated(float x, float *exchange, uint32_t rot,
                                                     float theta, uint32_t pos)
 {
@@ -40,16 +40,16 @@ static __device__ __forceinline__ float qsa_rotated(float x, float *exchange, ui
 /* Grid n_new, block hd, dynamic shared 4(hd + 32). Block b = first_block + blockIdx.x holds tokens
  * b*ratio ..., and is rotated at its first token's position. */
 extern "C" __global__ void qsa_block_pool(const uint16_t *raw_keys, const uint16_t *k_norm_w,
-                                          uint16_t *block_keys, uint32_t first_block, uint32_t ratio,
-                                          uint32_t hd, uint32_t rot, float theta, float eps)
+                                          uint16_t *block_keys, uint32_t first_block,
+                                          uint32_t ratio, uint32_t hd, uint32_t rot, float theta,
+                                          float eps)
 {
     extern __shared__ float qsa_shared[];
     uint64_t block = (uint64_t)first_block + blockIdx.x;
     const uint16_t *keys = raw_keys + block * ratio * hd + threadIdx.x;
     float sum = 0.0f, normed, out;
 
-    for (uint32_t t = 0; t < ratio; t++)
-        sum = sum + fmt_bf16_to_f32(keys[(uint64_t)t * hd]);
+    for (uint32_t t = 0; t < ratio; t++) sum = sum + fmt_bf16_to_f32(keys[(uint64_t)t * hd]);
     normed = qsa_normed(sum / (float)ratio, k_norm_w, qsa_shared + hd, hd, eps);
     out = qsa_rotated(normed, qsa_shared, rot, theta, (uint32_t)(block * ratio));
     block_keys[block * hd + threadIdx.x] = fmt_f32_to_bf16(out);
@@ -69,7 +69,8 @@ static __device__ __forceinline__ void qsa_qprep_head(float *out, const uint16_t
 
 /* Grid n_heads. */
 extern "C" __global__ void qsa_qprep(const uint16_t *q_in, const uint16_t *q_norm_w, float *q_out,
-                                     uint32_t hd, uint32_t rot, uint32_t pos, float theta, float eps)
+                                     uint32_t hd, uint32_t rot, uint32_t pos, float theta,
+                                     float eps)
 {
     extern __shared__ float qsa_shared[];
     uint64_t at = (uint64_t)blockIdx.x * hd;
@@ -78,15 +79,16 @@ extern "C" __global__ void qsa_qprep(const uint16_t *q_in, const uint16_t *q_nor
 }
 
 /* Grid (rows, n_heads). A row of qk is qkw wide, its queries first. */
-extern "C" __global__ void qsa_qprep_rows(const uint16_t *qk, const uint16_t *q_norm_w, float *q_out,
-                                          uint32_t first_pos, uint32_t qkw, uint32_t n_heads,
-                                          uint32_t hd, uint32_t rot, float theta, float eps)
+extern "C" __global__ void qsa_qprep_rows(const uint16_t *qk, const uint16_t *q_norm_w,
+                                          float *q_out, uint32_t first_pos, uint32_t qkw,
+                                          uint32_t n_heads, uint32_t hd, uint32_t rot, float theta,
+                                          float eps)
 {
     extern __shared__ float qsa_shared[];
     uint64_t row = blockIdx.x, head = blockIdx.y;
 
-    qsa_qprep_head(q_out + (row * n_heads + head) * hd, qk + row * qkw + head * hd, q_norm_w, hd, rot,
-                   first_pos + (uint32_t)row, theta, eps, qsa_shared);
+    qsa_qprep_head(q_out + (row * n_heads + head) * hd, qk + row * qkw + head * hd, q_norm_w, hd,
+                   rot, first_pos + (uint32_t)row, theta, eps, qsa_shared);
 }
 
 #endif

@@ -8,7 +8,8 @@
 #define QSA_SCORE_PARTIALS 32 /* floats of dynamic shared memory: 128 bytes */
 
 /* The score of the key whose element threadIdx.x is `key`. hd/32 partials a head: as many heads as
- * fit the 32 partials share a barrier. q is [n_heads, hd]. The result is the same in all threads. */
+ * fit the 32 partials share a barrier. q is [n_heads, hd]. The result is the same in all threads.
+ */
 static __device__ __forceinline__ float qsa_score_key(const float *q, float key, float *partials,
                                                       uint32_t n_heads, uint32_t hd)
 {
@@ -19,20 +20,17 @@ static __device__ __forceinline__ float qsa_score_key(const float *q, float key,
     for (uint32_t first = 0; first < n_heads; first += heads_at_once) {
         uint32_t heads = n_heads - first < heads_at_once ? n_heads - first : heads_at_once;
 
-        if (first > 0)
-            __syncthreads();
+        if (first > 0) __syncthreads();
         for (uint32_t h = 0; h < heads; h++) {
             float tree = det_tree32(q[(uint64_t)(first + h) * hd + threadIdx.x] * key);
 
-            if (threadIdx.x % DET_WARP == 0)
-                partials[h * warps + warp] = tree;
+            if (threadIdx.x % DET_WARP == 0) partials[h * warps + warp] = tree;
         }
         __syncthreads();
         for (uint32_t h = 0; h < heads; h++) {
             float dot = 0.0f;
 
-            for (uint32_t w = 0; w < warps; w++)
-                dot = dot + partials[h * warps + w];
+            for (uint32_t w = 0; w < warps; w++) dot = dot + partials[h * warps + w];
             total = total + det_relu(dot);
         }
     }
@@ -47,8 +45,7 @@ extern "C" __global__ void qsa_score(const float *q, const uint16_t *block_keys,
     float key = fmt_bf16_to_f32(block_keys[(uint64_t)blockIdx.x * hd + threadIdx.x]);
     float score = qsa_score_key(q, key, qsa_shared, n_heads, hd);
 
-    if (threadIdx.x == 0)
-        scores[blockIdx.x] = score;
+    if (threadIdx.x == 0) scores[blockIdx.x] = score;
 }
 
 /* Grid (rows, n_blocks_max), block hd, dynamic shared 128 bytes. A column that the row's position
@@ -66,8 +63,7 @@ extern "C" __global__ void qsa_score_rows(const float *q, const uint16_t *block_
 
         score = qsa_score_key(q + (uint64_t)row * n_heads * hd, key, qsa_shared, n_heads, hd);
     }
-    if (threadIdx.x == 0)
-        scores[(uint64_t)row * score_stride + column] = score;
+    if (threadIdx.x == 0) scores[(uint64_t)row * score_stride + column] = score;
 }
 
 #endif

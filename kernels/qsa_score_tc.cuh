@@ -1,21 +1,22 @@
 /* Block scores on tensor cores: 4 heads, hd 128, q split into hi = bf16(q) and lo = bf16(q - hi).
  *
- * The arithmetic, which the CPU model repeats bit for bit: one f32 accumulator a (row, head, block),
- * from +0; for each k16 step in ascending k first the MMA with hi, then the MMA with lo. Then relu a
- * head, the heads added in order from +0, times rnorm(128).
+ * The arithmetic, which the CPU model repeats bit for bit: one f32 accumulator a (row, head,
+ * block), from +0; for each k16 step in ascending k first the MMA with hi, then the MMA with lo.
+ * Then relu a head, the heads added in order from +0, times rnorm(128).
  *
- * Shape. A tile is 16 rows x 64 blocks, 4 heads: 512 MMAs (m16n8k16), a head of 32 blocks a warp. Each
- * warp keeps the hi and lo fragments of its head's 16 queries in 64 registers for all k, so the tile's
- * only operand in shared memory is the keys, 16 KiB, copied one tile ahead. They are read by each
- * head's warps, 64 KiB of ldmatrix a tile (512 cycles of shared memory against 512 of the matrix
- * units), the heads meet through 16 KiB written and read, and 4 KiB of scores go out.
+ * Shape. A tile is 16 rows x 64 blocks, 4 heads: 512 MMAs (m16n8k16), a head of 32 blocks a warp.
+ * Each warp keeps the hi and lo fragments of its head's 16 queries in 64 registers for all k, so
+ * the tile's only operand in shared memory is the keys, 16 KiB, copied one tile ahead. They are
+ * read by each head's warps, 64 KiB of ldmatrix a tile (512 cycles of shared memory against 512 of
+ * the matrix units), the heads meet through 16 KiB written and read, and 4 KiB of scores go out.
  *
- * Queries are 32 KiB of f32 a CTA and their split costs as much as a tile. Where the grid has CTAs to
- * spare, the first of every `span` CTAs of a grid column covers the tiles of all of them and the others
- * have nothing to do; which CTA computes a tile does not show in the result. For 8,192 rows x 7,168
- * blocks: 57,344 tiles; 2*2*4*128*8192*7168 = 1.2e11 flop, 0.15 ms at 800 TFLOP/s; to L2: keys
- * 57,344 * 16 KiB = 0.94 GB (less what L1 holds from a neighbour CTA on the same tiles), queries
- * 57,344/16 * 32 KiB = 0.12 GB, which without spans would be 1.9 GB; to memory: 235 MB of scores. */
+ * Queries are 32 KiB of f32 a CTA and their split costs as much as a tile. Where the grid has CTAs
+ * to spare, the first of every `span` CTAs of a grid column covers the tiles of all of them and the
+ * others have nothing to do; which CTA computes a tile does not show in the result. For 8,192 rows
+ * x 7,168 blocks: 57,344 tiles; 2*2*4*128*8192*7168 = 1.2e11 flop, 0.15 ms at 800 TFLOP/s; to L2:
+ * keys 57,344 * 16 KiB = 0.94 GB (less what L1 holds from a neighbour CTA on the same tiles),
+ * queries 57,344/16 * 32 KiB = 0.12 GB, which without spans would be 1.9 GB; to memory: 235 MB of
+ * scores. */
 #ifndef ATTEST_KERNELS_QSA_SCORE_TC_CUH
 #define ATTEST_KERNELS_QSA_SCORE_TC_CUH
 
@@ -47,15 +48,16 @@ struct qsa_tc_query {
     uint32_t hi[QSA_TC_STEPS][4], lo[QSA_TC_STEPS][4];
 };
 
-/* Where a tile's scores go, the same for all tiles of a CTA. A thread stores four columns of a row. */
+/* Where a tile's scores go, the same for all tiles of a CTA. A thread stores four columns of a row.
+ */
 struct qsa_tc_target {
     float *row_scores, scale;
     uint32_t complete, n_blocks_max;
     bool wide;
 };
 
-/* Columns of a warp's 32: MMA tile 2p + odd, column n, is block 16p + 4(n/2) + n%2 + 2 odd, so that a
- * thread's results of the two tiles of p are four neighbours. */
+/* Columns of a warp's 32: MMA tile 2p + odd, column n, is block 16p + 4(n/2) + n%2 + 2 odd, so that
+ * a thread's results of the two tiles of p are four neighbours. */
 static __device__ __forceinline__ uint32_t qsa_tc_swizzle(uint32_t block)
 {
     return (block & 1u) | (block >> 1 & 6u);
@@ -111,8 +113,7 @@ static __device__ __forceinline__ void qsa_tc_dot(float acc[4][4], const struct 
     uint32_t block = 32 * half + 4 * (n / 2) + n % 2 + 2 * odd;
 
     for (int tile = 0; tile < 4; tile++)
-        for (int i = 0; i < 4; i++)
-            acc[tile][i] = 0.0f;
+        for (int i = 0; i < 4; i++) acc[tile][i] = 0.0f;
     for (uint32_t step = 0; step < QSA_TC_STEPS; step++) {
         uint32_t b[2][4], piece = (2 * step + upper) ^ n; /* n is the block's swizzle */
 
@@ -135,12 +136,13 @@ static __device__ __forceinline__ void qsa_tc_hand_on(struct qsa_tc_exchange *ex
     for (int to = 0; to < QSA_TC_HEADS; to++) {
         const float *even = acc[to % 2 * 2] + to / 2 * 2, *odd = acc[to % 2 * 2 + 1] + to / 2 * 2;
 
-        exchange->values[half][to][head][lane] = make_float4(
-            det_relu(even[0]), det_relu(even[1]), det_relu(odd[0]), det_relu(odd[1]));
+        exchange->values[half][to][head][lane] =
+            make_float4(det_relu(even[0]), det_relu(even[1]), det_relu(odd[0]), det_relu(odd[1]));
     }
 }
 
-/* Scales and stores four columns from `column` on; those at n_blocks_max or beyond are not touched. */
+/* Scales and stores four columns from `column` on; those at n_blocks_max or beyond are not touched.
+ */
 static __device__ __forceinline__ void qsa_tc_store(const struct qsa_tc_target *target,
                                                     uint32_t column, const float score[4])
 {
@@ -152,15 +154,13 @@ static __device__ __forceinline__ void qsa_tc_store(const struct qsa_tc_target *
         *(float4 *)(target->row_scores + column) = make_float4(out[0], out[1], out[2], out[3]);
     } else {
         for (uint32_t i = 0; i < 4; i++)
-            if (column + i < target->n_blocks_max)
-                target->row_scores[column + i] = out[i];
+            if (column + i < target->n_blocks_max) target->row_scores[column + i] = out[i];
     }
 }
 
 /* score += the heads' sums in order. */
-static __device__ __forceinline__ void qsa_tc_add_heads(float score[4],
-                                                        const struct qsa_tc_exchange *exchange,
-                                                        uint32_t half, uint32_t to)
+static __device__ __forceinline__ void
+qsa_tc_add_heads(float score[4], const struct qsa_tc_exchange *exchange, uint32_t half, uint32_t to)
 {
     for (int head = 0; head < QSA_TC_HEADS; head++) {
         float4 dot = exchange->values[half][to][head][threadIdx.x % DET_WARP];
@@ -172,7 +172,8 @@ static __device__ __forceinline__ void qsa_tc_add_heads(float score[4],
     }
 }
 
-/* How many CTAs of a grid column share their tiles' work in one: a power of two that leaves enough. */
+/* How many CTAs of a grid column share their tiles' work in one: a power of two that leaves enough.
+ */
 static __device__ __forceinline__ uint32_t qsa_tc_span(void)
 {
     uint32_t span = 1;
@@ -183,9 +184,9 @@ static __device__ __forceinline__ uint32_t qsa_tc_span(void)
     return span;
 }
 
-/* Grid (ceil(rows/16), ceil(n_blocks_max/64)), block 256, no dynamic shared memory. q and scores are
- * allocated for ceil(rows/16)*16 rows, q, block_keys 16-byte aligned. Keys that no row of the tile
- * reaches are not read. */
+/* Grid (ceil(rows/16), ceil(n_blocks_max/64)), block 256, no dynamic shared memory. q and scores
+ * are allocated for ceil(rows/16)*16 rows, q, block_keys 16-byte aligned. Keys that no row of the
+ * tile reaches are not read. */
 extern "C" __global__ void __launch_bounds__(QSA_THREADS, 2)
     qsa_score_rows_tc(const float *q, const uint16_t *block_keys, float *scores, uint32_t first_pos,
                       uint32_t score_stride, uint32_t ratio, uint32_t n_blocks_max)
@@ -205,8 +206,7 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS, 2)
                                    score_stride % 4 == 0 && ((uintptr_t)scores & 15u) == 0};
     struct qsa_tc_query query;
 
-    if (tile >= gridDim.y)
-        return;
+    if (tile >= gridDim.y) return;
     qsa_tc_begin_copy(&keys[0], block_keys, tile * QSA_TC_BLOCKS, limit);
     qsa_tc_load_query(&query, q + ((uint64_t)row_base * QSA_TC_HEADS + head) * QSA_TC_HD);
     for (uint32_t buffer = 0; tile < end; tile++, buffer ^= 1) {
@@ -223,8 +223,7 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS, 2)
             qsa_tc_hand_on(&exchange, acc, half, head);
         }
         __syncthreads();
-        if (seen)
-            qsa_tc_add_heads(score, &exchange, half, head);
+        if (seen) qsa_tc_add_heads(score, &exchange, half, head);
         qsa_tc_store(&target, column, score);
     }
 }

@@ -28,10 +28,8 @@ static __device__ __forceinline__ uint32_t qsa_topk_key(float score)
 {
     uint32_t bits = __float_as_uint(score);
 
-    if (score != score)
-        return 0;
-    if (score == 0.0f)
-        return 0x80000000u;
+    if (score != score) return 0;
+    if (score == 0.0f) return 0x80000000u;
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
@@ -44,8 +42,7 @@ static __device__ __forceinline__ uint32_t qsa_topk_padded(uint32_t count)
 {
     uint32_t size = 1;
 
-    while (size < count)
-        size <<= 1;
+    while (size < count) size <<= 1;
     return size;
 }
 
@@ -57,8 +54,7 @@ static __device__ __forceinline__ void qsa_topk_count(uint32_t *bins, uint32_t b
     uint32_t leader = (uint32_t)__ffs((int)mask) - 1;
     uint32_t first, same;
 
-    if (mask == 0)
-        return;
+    if (mask == 0) return;
     first = __shfl_sync(DET_FULL_MASK, bin, (int)leader);
     same = __ballot_sync(DET_FULL_MASK, active && bin == first);
     if (lane == leader)
@@ -73,8 +69,7 @@ static __device__ __forceinline__ uint32_t qsa_warp_scan(uint32_t count)
     for (uint32_t step = 1; step < DET_WARP; step <<= 1) {
         uint32_t below = __shfl_up_sync(DET_FULL_MASK, count, step);
 
-        if (threadIdx.x % DET_WARP >= step)
-            count += below;
+        if (threadIdx.x % DET_WARP >= step) count += below;
     }
     return count;
 }
@@ -87,19 +82,15 @@ static __device__ __forceinline__ void qsa_topk_find(struct qsa_topk_scratch *sc
     uint32_t each = n_bins / QSA_THREADS, top = n_bins - 1 - threadIdx.x * each;
     uint32_t own = 0, before, warp = threadIdx.x / DET_WARP;
 
-    for (uint32_t i = 0; i < each; i++)
-        own += scratch->bins[top - i];
+    for (uint32_t i = 0; i < each; i++) own += scratch->bins[top - i];
     before = qsa_warp_scan(own) - own;
-    if (threadIdx.x % DET_WARP == DET_WARP - 1)
-        scratch->above[warp] = before + own;
+    if (threadIdx.x % DET_WARP == DET_WARP - 1) scratch->above[warp] = before + own;
     __syncthreads();
-    for (uint32_t w = 0; w < warp; w++)
-        before += scratch->above[w];
+    for (uint32_t w = 0; w < warp; w++) before += scratch->above[w];
     if (before < rank && rank <= before + own) {
         uint32_t bin = top;
 
-        while (before + scratch->bins[bin] < rank)
-            before += scratch->bins[bin--];
+        while (before + scratch->bins[bin] < rank) before += scratch->bins[bin--];
         scratch->bin = bin;
         scratch->rank = rank - before;
     }
@@ -116,8 +107,7 @@ qsa_topk_cut_row(const float *scores, struct qsa_topk_scratch *scratch, uint32_t
     for (uint32_t shift = 32 - width;; shift -= width) {
         uint32_t n_bins = 1u << width;
 
-        for (uint32_t i = threadIdx.x; i < n_bins; i += QSA_THREADS)
-            scratch->bins[i] = 0;
+        for (uint32_t i = threadIdx.x; i < n_bins; i += QSA_THREADS) scratch->bins[i] = 0;
         __syncthreads();
         for (uint32_t base = threadIdx.x - threadIdx.x % DET_WARP; base < n; base += QSA_THREADS) {
             uint32_t block = base + threadIdx.x % DET_WARP;
@@ -131,8 +121,7 @@ qsa_topk_cut_row(const float *scores, struct qsa_topk_scratch *scratch, uint32_t
         cut.key |= scratch->bin << shift;
         cut.ties = scratch->rank;
         known |= (n_bins - 1) << shift;
-        if (shift == 0)
-            return cut;
+        if (shift == 0) return cut;
         width = shift < width ? shift : width;
     }
 }
@@ -140,8 +129,9 @@ qsa_topk_cut_row(const float *scores, struct qsa_topk_scratch *scratch, uint32_t
 /* Writes the winners of one row, in no particular order but at determined places. Each warp owns a
  * contiguous part of the row: it counts, learns what lies before it, and writes. */
 static __device__ __forceinline__ void qsa_topk_collect(uint64_t *winners, const float *scores,
-                                                        struct qsa_topk_scratch *scratch, uint32_t n,
-                                                        uint32_t count, struct qsa_topk_cut cut)
+                                                        struct qsa_topk_scratch *scratch,
+                                                        uint32_t n, uint32_t count,
+                                                        struct qsa_topk_cut cut)
 {
     uint32_t lane = threadIdx.x % DET_WARP, warp = threadIdx.x / DET_WARP;
     uint32_t part = (n + QSA_THREADS - 1) / QSA_THREADS * DET_WARP;
@@ -219,8 +209,7 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
     uint32_t count = n < topk ? n : topk, size = qsa_topk_padded(count);
 
     /* Entry 0 is below every real one: NaN's key, and a block number that none can have. */
-    for (uint32_t i = count + threadIdx.x; i < size; i += QSA_THREADS)
-        qsa_topk_winners[i] = 0;
+    for (uint32_t i = count + threadIdx.x; i < size; i += QSA_THREADS) qsa_topk_winners[i] = 0;
     if (n <= topk) {
         for (uint32_t i = threadIdx.x; i < n; i += QSA_THREADS)
             qsa_topk_winners[i] = qsa_topk_entry(qsa_topk_key(row_scores[i]), i);
@@ -231,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
     }
     qsa_topk_sort(qsa_topk_winners, size);
     for (uint32_t i = threadIdx.x; i < topk; i += QSA_THREADS)
-        list[i] = i < count ? (int32_t)~(uint32_t)qsa_topk_winners[i] : -1;
+        list[i] = i < count ? (int32_t) ~(uint32_t)qsa_topk_winners[i] : -1;
 }
 
 #endif

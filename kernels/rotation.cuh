@@ -1,13 +1,14 @@
-/* The rotation of ops "rotation": f_j = RN64(theta^(-2j/rot)), angle = RN64(pos f_j), and the floats
- * nearest the true cosine and sine of that double.
+/* The rotation of ops "rotation": f_j = RN64(theta^(-2j/rot)), angle = RN64(pos f_j), and the
+ * floats nearest the true cosine and sine of that double.
  *
  * Nearest values are reached by computing far past them. Sums of two doubles ("dd": hi + lo, hi the
  * double nearest the sum, about 2^-104 relative error an operation) carry the power to a relative
  * error of 2^-95, so that its double is wrong with a chance of 2^-41 a value, and never where the
  * power is itself a double (theta a power of two). The angle is reduced by integer multiplication
- * with enough digits of 2/pi for every angle this file can form; cosine and sine then have a relative
- * error below 2^-66, and rounding to 24 bits goes wrong with a chance of about 2^-41 a value. For the
- * released theta and rot agreement at every position below 2^20 is shown by exhaustion.
+ * with enough digits of 2/pi for every angle this file can form; cosine and sine then have a
+ * relative error below 2^-66, and rounding to 24 bits goes wrong with a chance of about 2^-41 a
+ * value. For the released theta and rot agreement at every position below 2^20 is shown by
+ * exhaustion.
  *
  * Only + - * / fma in double and integer operations: one possible result everywhere. */
 #ifndef ATTEST_KERNELS_ROTATION_CUH
@@ -63,9 +64,9 @@ static __device__ __forceinline__ double rot_power_of_two(int n)
     return __longlong_as_double((long long)(1023 + n) << 52);
 }
 
-/* exp(x), |x| <= 700. x = k ln2 + 256 s with |s| <= 2^-9.5; p = exp(s) - 1 by its Taylor series to s^9
- * (what follows is below 2^-106 of it), in double from s^5 on; then p -> 2p + p^2 eight times, which
- * squares 1 + p. */
+/* exp(x), |x| <= 700. x = k ln2 + 256 s with |s| <= 2^-9.5; p = exp(s) - 1 by its Taylor series to
+ * s^9 (what follows is below 2^-106 of it), in double from s^5 on; then p -> 2p + p^2 eight times,
+ * which squares 1 + p. */
 static __device__ __forceinline__ struct rot_dd rot_exp(struct rot_dd x)
 {
     double k = rint(x.hi * 0x1.71547652b82fep+0);
@@ -137,9 +138,9 @@ static __constant__ uint32_t rot_two_over_pi[ROT_TWO_OVER_PI_WORDS] = {
 
 #define ROT_WINDOW_WORDS 8
 
-/* Bits of angle * 2/pi from weight 2 down to 2^-254, most significant word first: the window of 2/pi
- * whose product with the angle's 53-bit integer starts there. What lies above is a multiple of 4,
- * what is cut off below is less than 2^-201. The angle is at least 1/2. */
+/* Bits of angle * 2/pi from weight 2 down to 2^-254, most significant word first: the window of
+ * 2/pi whose product with the angle's 53-bit integer starts there. What lies above is a multiple of
+ * 4, what is cut off below is less than 2^-201. The angle is at least 1/2. */
 static __device__ __forceinline__ void rot_turns(double angle, uint32_t turns[ROT_WINDOW_WORDS])
 {
     uint64_t bits = (uint64_t)__double_as_longlong(angle), sum = 0;
@@ -185,15 +186,15 @@ static __device__ __forceinline__ uint32_t rot_reduce(double angle, struct rot_d
         part = rot_add(part, {word * weight, 0.0});
         weight = weight * 0x1p-32;
     }
-    if (flip)
-        part = {-part.hi, -part.lo};
+    if (flip) part = {-part.hi, -part.lo};
     *rest = rot_mul(part, half_pi);
     return quadrant + flip;
 }
 
 /* Taylor series on |x| <= pi/4: to x^21 for the sine, to x^22 for the cosine (what follows is below
  * 2^-77), the leading terms in dd, the others in double: relative error below 2^-66. */
-static __device__ __forceinline__ struct rot_dd rot_sin_series(struct rot_dd x, struct rot_dd square)
+static __device__ __forceinline__ struct rot_dd rot_sin_series(struct rot_dd x,
+                                                               struct rot_dd square)
 {
     struct rot_dd third = {-0x1.5555555555555p-3, -0x1.5555555555555p-57}, sum;
     struct rot_dd fifth = {0x1.1111111111111p-7, 0x1.1111111111111p-63};
@@ -236,8 +237,7 @@ static __device__ __forceinline__ float rot_to_f32(struct rot_dd x)
 {
     long long bits = __double_as_longlong(x.hi);
 
-    if (x.lo != 0.0 && (bits & 1) == 0)
-        bits += (x.lo > 0.0) == (x.hi > 0.0) ? 1 : -1;
+    if (x.lo != 0.0 && (bits & 1) == 0) bits += (x.lo > 0.0) == (x.hi > 0.0) ? 1 : -1;
     return (float)__longlong_as_double(bits);
 }
 
@@ -254,10 +254,8 @@ static __device__ __forceinline__ struct rot_angle rot_cos_sin(float theta, uint
     s = rot_sin_series(rest, square);
     angle.cosine = rot_to_f32(quadrant & 1 ? s : c);
     angle.sine = rot_to_f32(quadrant & 1 ? c : s);
-    if ((quadrant + 1) & 2)
-        angle.cosine = -angle.cosine;
-    if (quadrant & 2)
-        angle.sine = -angle.sine;
+    if ((quadrant + 1) & 2) angle.cosine = -angle.cosine;
+    if (quadrant & 2) angle.sine = -angle.sine;
     return angle;
 }
 
