@@ -26,8 +26,8 @@ WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno
 FP       := -ffp-contract=off -fno-fast-math
 CFLAGS   := -std=c17 -D_GNU_SOURCE $(OPT) -march=$(ARCH) $(FP) $(WARN) -MMD -MP -fPIC $(EXTRA_CFLAGS)
 LDFLAGS  := $(OPT) -rdynamic
-# Boost.Context and cJSON are linked statically, so that a built program runs where they are absent.
-LDLIBS   := -lm -ldl -lpthread -Wl,-Bstatic -lboost_context -lcjson -Wl,-Bdynamic
+# Boost.Context is linked statically, so that a built program runs where it is absent.
+LDLIBS   := -lm -ldl -lpthread -Wl,-Bstatic -lboost_context -Wl,-Bdynamic -lcjson
 
 REF_SRC     := $(filter-out ref/test_%.c,$(wildcard ref/*.c))
 GPU_SRC     := $(filter-out gpu/test_%.c gpu/cuda/test_%.c gpu/simt/test_%.c,$(wildcard gpu/*.c gpu/simt/*.c gpu/cuda/*.c))
@@ -119,7 +119,7 @@ cuda: $(CUDA_BIN) ## build the GPU modules, where nvcc is
 	$(if $(NVCC),,@echo "  nvcc is not here: the GPU modules are left out")
 
 # Kernels that are wrong in one way each.
-$(B)/broken/%.src: kernels/broken/%.edit $(KERNEL_SRC) $(B)/attest
+$(B)/broken/%.src: kernels/broken/%.edit $(KERNEL_SRC) | $(B)/attest
 	@mkdir -p $(@D)
 	$(Q)rm -rf $@; $(B)/attest broken --write $< kernels $@.new > $@.name && mv $@.new $@
 $(B)/broken/%.trace.so: $(B)/broken/%.src mk/simt-module.sh

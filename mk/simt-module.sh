@@ -43,7 +43,7 @@ rewritten=$out.cc
 flags="-std=c++17 -O2 -march=${ARCH:-x86-64-v3} -ffp-contract=off -fno-fast-math -fPIC -g"
 flags="$flags -fvisibility=hidden -fno-exceptions -fno-plt -ffile-prefix-map=$PWD/="
 flags="$flags -Wno-unknown-attributes -Wno-pass-failed -DATTEST_SIMT=1"
-link="-shared -Wl,-Bsymbolic,-z,start-stop-visibility=hidden"
+link="-shared -Wl,-Bsymbolic"
 if [ $trace = 1 ]; then
     # AddressSanitizer's kernel flavour is only a source of callbacks here: it covers every access of
     # every width, memcpy included, and keeps the optimiser from inventing loads.
