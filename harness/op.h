@@ -51,6 +51,9 @@ struct op {
     const char *const *always;    /* cases that every verify runs first; NULL-terminated */
     const struct ref_error_model *model; /* the project's kernel's; NULL for EXACT operations */
     const struct relation *relations;    /* ends with a NULL name; may be NULL */
+    /* Whether a relation speaks about this output (not asked for RELATION_SAME_LIMITS); NULL: about
+     * all of them. */
+    bool (*relation_covers)(const struct relation *relation, const struct tensor *output);
 
     /* Draws the index-th random case. Values of c are initial on entry. `index` is for cycling
      * through regimes and structures so that all of them occur. Must give cases the operation
