@@ -93,22 +93,35 @@ static __device__ __forceinline__ float det_tree32(float x)
     return x;
 }
 
-/* tree32 of four values at once with six exchanges instead of twenty: lane l is left with the tree
- * of value l/8, bit for bit what det_tree32 gives. */
-static __device__ __forceinline__ float det_tree32x4(const float parts[4], uint32_t lane)
+/* One step of det_tree32_many: `count` values over lanes that differ in bit `step` and below. */
+template <int count, int step>
+static __device__ __forceinline__ float det_tree_step(float *values, uint32_t lane)
 {
-    bool upper = (lane & 16) != 0, odd = (lane & 8) != 0;
-    float first = upper ? parts[2] : parts[0], second = upper ? parts[3] : parts[1];
-    float sum;
+    if constexpr (step == 0) {
+        return values[0];
+    } else if constexpr (count == 1) {
+        values[0] = values[0] + __shfl_xor_sync(DET_FULL_MASK, values[0], step);
+        return det_tree_step<1, step / 2>(values, lane);
+    } else {
+        bool upper = (lane & step) != 0;
 
-    first += __shfl_xor_sync(DET_FULL_MASK, upper ? parts[0] : parts[2], 16);
-    second += __shfl_xor_sync(DET_FULL_MASK, upper ? parts[1] : parts[3], 16);
-    sum = odd ? second : first;
-    sum += __shfl_xor_sync(DET_FULL_MASK, odd ? first : second, 8);
-    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 4);
-    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 2);
-    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 1);
-    return sum;
+#pragma unroll
+        for (int i = 0; i < count / 2; i++) {
+            float kept = upper ? values[i + count / 2] : values[i];
+            float sent = upper ? values[i] : values[i + count / 2];
+
+            values[i] = kept + __shfl_xor_sync(DET_FULL_MASK, sent, step);
+        }
+        return det_tree_step<count / 2, step / 2>(values, lane);
+    }
+}
+
+/* tree32 of `count` values at once (2, 4, 8 or 16) with about one exchange a value instead of five:
+ * lane l is left with the tree of value l*count/32, bit for bit what det_tree32 gives. The values
+ * are used up. */
+template <int count> static __device__ __forceinline__ float det_tree32_many(float *values)
+{
+    return det_tree_step<count, DET_WARP / 2>(values, threadIdx.x % DET_WARP);
 }
 
 #endif

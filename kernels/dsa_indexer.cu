@@ -100,7 +100,7 @@ static __device__ __forceinline__ void dsa_head_terms(float *terms, const float 
                 parts[j] = parts[j] + product;
             }
         }
-        dot = det_tree32x4(parts, lane);
+        dot = det_tree32_many<DSA_HEAD_GROUP>(parts);
         if (lane % (DET_WARP / DSA_HEAD_GROUP) == 0 && head < H)
             terms[head] = weights[head] * det_relu(scale * dot);
     }

@@ -45,23 +45,21 @@ extern "C" __global__ void fmt_f32_bf16(const float *in, uint16_t *out, uint32_t
         out[i] = fmt_f32_to_bf16(in[i]);
 }
 
-/* One block of 32 threads a group: out = tree32 of the four rows of in [n, 4, 32], once value by
- * value and once with the four-value form; out is [n, 2, 4]. */
+/* One block of 32 threads a group of 16 rows: out[n, 0, :] = tree32 of each row of in [n, 16, 32],
+ * out[n, 1, :] the same from the form that takes sixteen at once; out is [n, 2, 16]. */
 extern "C" __global__ void det_tree32_f32(const float *in, float *out)
 {
     uint32_t lane = threadIdx.x;
-    const float *rows = in + blockIdx.x * 4 * DET_WARP;
-    float parts[4], four;
+    const float *rows = in + blockIdx.x * 16 * DET_WARP;
+    float parts[16], sum;
 
-    for (int j = 0; j < 4; j++) {
-        float sum;
-
+    for (int j = 0; j < 16; j++) {
         parts[j] = rows[j * DET_WARP + lane];
         sum = det_tree32(parts[j]);
         if (lane == 0)
-            out[blockIdx.x * 8 + j] = sum;
+            out[blockIdx.x * 32 + j] = sum;
     }
-    four = det_tree32x4(parts, lane);
-    if (lane % 8 == 0)
-        out[blockIdx.x * 8 + 4 + lane / 8] = four;
+    sum = det_tree32_many<16>(parts);
+    if (lane % 2 == 0)
+        out[blockIdx.x * 32 + 16 + lane / 2] = sum;
 }
