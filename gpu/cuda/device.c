@@ -166,11 +166,7 @@ static void cuda_close(struct gpu_device *device)
     struct gpu_cuda_device *d = gpu_cuda_of(device);
 
     if (!d) return;
-    while (d->live) {
-        struct gpu_cuda_buffer *b = d->live;
-        d->live = b->next;
-        gpu_cuda_buffer_discard(b);
-    }
+    gpu_cuda_buffers_drop_all(d);
     gpu_cuda_region_drop_all(d);
     gpu_cuda_modules_drop_all(d);
     gpu_cuda_pinned_drop_all(d);

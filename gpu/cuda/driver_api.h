@@ -22,6 +22,11 @@ typedef struct cu_graph_st *cu_graph;       /* CUgraph */
 typedef struct cu_exec_st *cu_exec;         /* CUgraphExec */
 typedef unsigned long long cu_address;      /* CUdeviceptr */
 typedef unsigned long long cu_handle;       /* CUmemGenericAllocationHandle */
+typedef int cu_device_attribute;            /* CUdevice_attribute */
+typedef int cu_function_attribute;          /* CUfunction_attribute */
+typedef int cu_jit_option;                  /* CUjit_option */
+typedef int cu_granularity;                 /* CUmemAllocationGranularity_flags */
+typedef int cu_capture_mode;                /* CUstreamCaptureMode */
 
 /* CUresult: those the backend tells apart. */
 enum {
@@ -83,10 +88,9 @@ enum {
     CU_LOCATION_DEVICE = 1,           /* CU_MEM_LOCATION_TYPE_DEVICE */
     CU_ACCESS_READ_WRITE = 3,         /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
     CU_GRANULARITY_MINIMUM = 0,       /* CU_MEM_ALLOC_GRANULARITY_MINIMUM */
-    CU_JIT_INFO_LOG = 3,              /* CU_JIT_INFO_LOG_BUFFER */
-    CU_JIT_INFO_LOG_BYTES = 4,        /* CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES */
-    CU_JIT_ERROR_LOG = 5,             /* CU_JIT_ERROR_LOG_BUFFER */
-    CU_JIT_ERROR_LOG_BYTES = 6,       /* CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES */
+
+    CU_JIT_ERROR_LOG = 5,       /* CU_JIT_ERROR_LOG_BUFFER */
+    CU_JIT_ERROR_LOG_BYTES = 6, /* CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES */
 };
 
 struct cu_location { /* CUmemLocation */
@@ -121,18 +125,22 @@ struct cu_access_desc { /* CUmemAccessDesc */
     X(device_count, cuDeviceGetCount, (int *count))                                                \
     X(device_get, cuDeviceGet, (cu_device * device, int ordinal))                                  \
     X(device_name, cuDeviceGetName, (char *name, int length, cu_device device))                    \
-    X(device_attribute, cuDeviceGetAttribute, (int *value, int attribute, cu_device device))       \
+    X(device_attribute, cuDeviceGetAttribute,                                                      \
+      (int *value, cu_device_attribute attribute, cu_device device))                               \
     X(device_memory, cuDeviceTotalMem_v2, (size_t * bytes, cu_device device))                      \
     X(context_retain, cuDevicePrimaryCtxRetain, (cu_context * context, cu_device device))          \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (cu_device device))                           \
     X(context_set, cuCtxSetCurrent, (cu_context context))                                          \
     X(module_load, cuModuleLoadDataEx,                                                             \
-      (cu_module * module, const void *image, unsigned n_options, int *options, void **values))    \
+      (cu_module * module, const void *image, unsigned n_options, cu_jit_option *options,          \
+       void **values))                                                                             \
     X(module_unload, cuModuleUnload, (cu_module module))                                           \
     X(module_function, cuModuleGetFunction,                                                        \
       (cu_function * function, cu_module module, const char *name))                                \
-    X(function_get, cuFuncGetAttribute, (int *value, int attribute, cu_function function))         \
-    X(function_set, cuFuncSetAttribute, (cu_function function, int attribute, int value))          \
+    X(function_get, cuFuncGetAttribute,                                                            \
+      (int *value, cu_function_attribute attribute, cu_function function))                         \
+    X(function_set, cuFuncSetAttribute,                                                            \
+      (cu_function function, cu_function_attribute attribute, int value))                          \
     X(launch, cuLaunchKernel,                                                                      \
       (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,  \
        unsigned block_y, unsigned block_z, unsigned shared_bytes, cu_stream stream, void **params, \
@@ -155,7 +163,7 @@ struct cu_access_desc { /* CUmemAccessDesc */
     X(fill_words, cuMemsetD32Async,                                                                \
       (cu_address target, unsigned word, size_t words, cu_stream stream))                          \
     X(granularity, cuMemGetAllocationGranularity,                                                  \
-      (size_t * bytes, const struct cu_allocation_prop *prop, int option))                         \
+      (size_t * bytes, const struct cu_allocation_prop *prop, cu_granularity option))              \
     X(reserve, cuMemAddressReserve,                                                                \
       (cu_address * address, size_t bytes, size_t alignment, cu_address hint,                      \
        unsigned long long flags))                                                                  \
@@ -170,7 +178,7 @@ struct cu_access_desc { /* CUmemAccessDesc */
     X(unmap, cuMemUnmap, (cu_address address, size_t bytes))                                       \
     X(set_access, cuMemSetAccess,                                                                  \
       (cu_address address, size_t bytes, const struct cu_access_desc *access, size_t count))       \
-    X(capture_begin, cuStreamBeginCapture_v2, (cu_stream stream, int mode))                        \
+    X(capture_begin, cuStreamBeginCapture_v2, (cu_stream stream, cu_capture_mode mode))            \
     X(capture_end, cuStreamEndCapture, (cu_stream stream, cu_graph * graph))                       \
     X(graph_instantiate, cuGraphInstantiateWithFlags,                                              \
       (cu_exec * exec, cu_graph graph, unsigned long long flags))                                  \

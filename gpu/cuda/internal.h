@@ -197,6 +197,8 @@ void gpu_cuda_pinned_drop_all(struct gpu_cuda_device *d);
 
 /* transfer.c */
 void gpu_cuda_helpers_load(struct gpu_cuda_device *d);
+/* Tests: as if the helper kernels had not loaded. Before the first alloc. */
+void gpu_cuda_helpers_disable(struct gpu_device *device);
 enum gpu_status gpu_cuda_flush(struct gpu_cuda_device *d, struct gpu_report *report);
 enum gpu_status gpu_cuda_pull(struct gpu_cuda_device *d, struct gpu_report *report);
 void gpu_cuda_pull_finish(struct gpu_cuda_device *d);
@@ -217,7 +219,7 @@ extern const char gpu_cuda_helper_ptx[];
 enum gpu_status gpu_cuda_alloc(struct gpu_device *device, const struct gpu_buffer_desc *desc,
                                struct gpu_buffer *buffer, struct gpu_report *report);
 void gpu_cuda_free(struct gpu_device *device, struct gpu_buffer *buffer);
-void gpu_cuda_buffer_discard(struct gpu_cuda_buffer *buffer);
+void gpu_cuda_buffers_drop_all(struct gpu_cuda_device *d);
 enum gpu_status gpu_cuda_upload(struct gpu_device *device, struct gpu_buffer *buffer,
                                 uint64_t offset_bytes, const void *source, uint64_t size_bytes,
                                 struct gpu_report *report);

@@ -88,7 +88,7 @@ enum gpu_status gpu_cuda_result(struct gpu_cuda_device *d, cu_result rc, const c
     if (ran && (is_fault(rc) || rc == CU_LAUNCH_OUT_OF_RESOURCES || rc == CU_LAUNCH_TIMEOUT))
         snprintf(text, sizeof text, "%s in kernel %s: %s", words, d->running, fault_words(rc));
     else
-        snprintf(text, sizeof text, "%s: %s%s%s", call, words, ran ? ", behind kernel " : "",
+        snprintf(text, sizeof text, "%s: %s%s%s", call, words, ran ? "; the kernel was " : "",
                  d->running);
     if (is_sticky(rc)) lose(d, text);
     snprintf(report->text, sizeof report->text, "%s", text);

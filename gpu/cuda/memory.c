@@ -208,14 +208,6 @@ static enum gpu_status fill_buffer(struct gpu_cuda_device *d, const struct gpu_b
     return paint(d, b, report);
 }
 
-void gpu_cuda_buffer_discard(struct gpu_cuda_buffer *b)
-{
-    free(b->extents);
-    free(b->segments);
-    free(b->far);
-    free(b);
-}
-
 /* Gives back what a buffer holds; how much of its region may differ from the pattern is decided
  * here. Damage that nobody asked check_guards about must not be blamed on the next buffer. */
 static void release(struct gpu_cuda_device *d, struct gpu_cuda_buffer *b)
@@ -231,7 +223,19 @@ static void release(struct gpu_cuda_device *d, struct gpu_cuda_buffer *b)
                 : r->runs[0];
     if (r) gpu_cuda_region_put(d, r);
     if (b->mirror) gpu_cuda_pinned_put(d, b->mirror, b->mirror_bytes);
-    gpu_cuda_buffer_discard(b);
+    free(b->extents);
+    free(b->segments);
+    free(b->far);
+    free(b);
+}
+
+void gpu_cuda_buffers_drop_all(struct gpu_cuda_device *d)
+{
+    while (d->live) {
+        struct gpu_cuda_buffer *b = d->live;
+        d->live = b->next;
+        release(d, b);
+    }
 }
 
 enum gpu_status gpu_cuda_alloc(struct gpu_device *device, const struct gpu_buffer_desc *desc,

@@ -27,6 +27,11 @@ void gpu_cuda_helpers_load(struct gpu_cuda_device *d)
     d->info.helper_kernels = rc == CU_OK;
 }
 
+void gpu_cuda_helpers_disable(struct gpu_device *device)
+{
+    gpu_cuda_of(device)->info.helper_kernels = false;
+}
+
 static enum gpu_status run_helper(struct gpu_cuda_device *d, struct gpu_cuda_table *table,
                                   cu_function function, struct gpu_dim grid, unsigned threads,
                                   struct gpu_report *report)

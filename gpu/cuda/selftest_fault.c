@@ -1,0 +1,151 @@
+/* Self-test: what must fault, each in a process of its own, and what is left afterwards. */
+#include "selftest_internal.h"
+
+#include <string.h>
+
+/* A first access inside must pass; one outside must be a finding; then everything is lost. */
+static enum gpu_status access_at(struct selftest *t, bool write, const struct gpu_buffer *out,
+                                 uint64_t base, int64_t offset)
+{
+    uint32_t value = 9;
+    uint64_t out_address = out->address;
+    void *peek[] = {&out_address, &base, &offset}, *poke[] = {&base, &offset, &value};
+
+    return write ? selftest_run(t, "selftest_poke", 1, 0, poke)
+                 : selftest_run(t, "selftest_peek", 1, 0, peek);
+}
+
+static void expect_lost(struct selftest *t, struct gpu_buffer *b)
+{
+    struct gpu_report first = t->report, *r = &t->report;
+    struct gpu_buffer_desc desc = {.name = "late", .size_bytes = 64, .elem_bytes = 4};
+    struct gpu_buffer late;
+    struct gpu_module *module;
+    uint32_t word = 0, n = 1, lost = 0;
+    void *args[] = {&b->address, &n, &word};
+
+    lost += selftest_run(t, "selftest_iota", 1, 0, args) == GPU_INFRA &&
+            !strcmp(r->rule, "context-lost");
+    lost += gpu_backend_cuda.alloc(t->device, &desc, &late, r) == GPU_INFRA &&
+            !strcmp(r->rule, "context-lost");
+    lost += gpu_backend_cuda.upload(t->device, b, 0, &word, 4, r) == GPU_INFRA &&
+            !strcmp(r->rule, "context-lost");
+    lost += gpu_backend_cuda.download(t->device, b, 0, &word, 4, r) == GPU_INFRA &&
+            !strcmp(r->rule, "context-lost");
+    lost += gpu_backend_cuda.check_guards(t->device, b, r) == GPU_INFRA &&
+            !strcmp(r->rule, "context-lost");
+    lost += gpu_backend_cuda.load(t->device, "none", &module, r) == GPU_INFRA &&
+            !strcmp(r->rule, "context-lost");
+    gpu_backend_cuda.free(t->device, b);
+    selftest_expect(t, lost == 6 && gpu_cuda_context_lost(t->device),
+                    "%u of 6 later calls say context-lost: %s", lost, r->text);
+    t->report = first;
+}
+
+static void expect_fault(struct selftest *t, enum gpu_status status, struct gpu_buffer *b)
+{
+    if (selftest_expect(t, status == GPU_FINDING && !strcmp(t->report.rule, "fault"),
+                        "status %d, rule '%s': %s", (int)status, t->report.rule, t->report.text))
+        expect_lost(t, b);
+}
+
+static void fence(struct selftest *t, uint64_t bytes, enum gpu_fence side, bool write)
+{
+    struct gpu_buffer b, out;
+    int64_t last = (int64_t)bytes - 4;
+    int64_t inside = side == GPU_FENCE_AFTER ? last : 0;
+    int64_t outside = side == GPU_FENCE_AFTER ? last + 4 : -4;
+
+    t->report.text[0] = '\0';
+    if (!selftest_alloc(t, &b, "fenced", bytes, side) ||
+        !selftest_alloc(t, &out, "out", 4, GPU_FENCE_AFTER) ||
+        !selftest_need(t, access_at(t, write, &out, b.address, inside), "the element inside"))
+        return;
+    expect_fault(t, access_at(t, write, &out, b.address, outside), &b);
+}
+
+void selftest_fault_read_after(struct selftest *t)
+{
+    fence(t, 1000, GPU_FENCE_AFTER, false);
+}
+
+void selftest_fault_read_before(struct selftest *t)
+{
+    fence(t, 1000, GPU_FENCE_BEFORE, false);
+}
+
+void selftest_fault_write_after(struct selftest *t)
+{
+    fence(t, 1000, GPU_FENCE_AFTER, true);
+}
+
+void selftest_fault_large(struct selftest *t)
+{
+    fence(t, 5000000, GPU_FENCE_AFTER, false);
+}
+
+void selftest_fault_hole(struct selftest *t)
+{
+    const struct gpu_extent extents[] = {{0, 4096}, {1ull << 30, 4096}};
+    struct gpu_buffer_desc desc = {.name = "holes",
+                                   .size_bytes = (1ull << 30) + 4096,
+                                   .elem_bytes = 4,
+                                   .extents = extents,
+                                   .n_extents = 2};
+    struct gpu_buffer b, out;
+
+    if (!selftest_need(t, gpu_backend_cuda.alloc(t->device, &desc, &b, &t->report), "alloc") ||
+        !selftest_alloc(t, &out, "out", 4, GPU_FENCE_AFTER) ||
+        !selftest_need(t, access_at(t, false, &out, b.address, 1ll << 30), "inside an extent"))
+        return;
+    expect_fault(t, access_at(t, false, &out, b.address, 1ll << 29), &b);
+}
+
+void selftest_fault_empty(struct selftest *t)
+{
+    struct gpu_buffer b, out;
+
+    if (!selftest_alloc(t, &b, "empty", 0, GPU_FENCE_AFTER) ||
+        !selftest_alloc(t, &out, "out", 4, GPU_FENCE_AFTER))
+        return;
+    selftest_expect(t, b.address != 0, "an empty buffer has the address %llx",
+                    (unsigned long long)b.address);
+    expect_fault(t, access_at(t, false, &out, b.address, 0), &out);
+}
+
+void selftest_fault_misaligned(struct selftest *t)
+{
+    struct gpu_buffer b, out;
+
+    if (!selftest_alloc(t, &b, "odd", 64, GPU_FENCE_AFTER) ||
+        !selftest_alloc(t, &out, "out", 4, GPU_FENCE_AFTER))
+        return;
+    void *args[] = {&out.address, &b.address};
+    expect_fault(t, selftest_run(t, "selftest_misaligned", 1, 0, args), &b);
+}
+
+void selftest_fault_trap(struct selftest *t)
+{
+    struct gpu_buffer b;
+
+    if (!selftest_alloc(t, &b, "out", 4, GPU_FENCE_AFTER)) return;
+    void *args[] = {&b.address};
+    expect_fault(t, selftest_run(t, "selftest_trap", 1, 0, args), &b);
+}
+
+void selftest_hang(struct selftest *t)
+{
+    struct gpu_buffer b;
+    uint64_t ns = 20000000, start;
+
+    if (!selftest_open(t, 300) || !selftest_alloc(t, &b, "out", 4, GPU_FENCE_AFTER)) return;
+    void *args[] = {&b.address, &ns};
+    if (!selftest_need(t, selftest_run(t, "selftest_spin", 1, 0, args), "20 ms of 300")) return;
+    ns = 3000000000u; /* ends by itself, so that nothing keeps the device busy afterwards */
+    start = selftest_now_ns();
+    enum gpu_status status = selftest_run(t, "selftest_spin", 1, 0, args);
+    double ms = (double)(selftest_now_ns() - start) / 1e6;
+    if (selftest_expect(t, status == GPU_FINDING && !strcmp(t->report.rule, "hang") && ms < 1500,
+                        "status %d after %.0f ms: %s", (int)status, ms, t->report.text))
+        expect_lost(t, &b);
+}
