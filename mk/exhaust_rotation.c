@@ -123,7 +123,8 @@ static void *work(void *argument)
     struct worker *worker = argument;
     const struct settings *settings = worker->settings;
     for (uint64_t pos = worker->index; pos < settings->positions; pos += settings->threads) {
-        for (uint32_t pair = 0; pair < settings->rot / 2; pair++) judge(worker, (uint32_t)pos, pair);
+        for (uint32_t pair = 0; pair < settings->rot / 2; pair++)
+            judge(worker, (uint32_t)pos, pair);
     }
     mpfr_free_cache();
     return NULL;
@@ -197,14 +198,29 @@ static bool parse(int argc, char **argv, struct settings *settings, const char *
     bool good = true;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
-        case 't': settings->theta = strtof(optarg, NULL); break;
-        case 'r': good &= number(optarg, 2, 2 * MAX_PAIRS, &settings->rot); break;
-        case 'p': good &= number(optarg, 1, 1u << 31, &settings->positions); break;
-        case 'j': good &= number(optarg, 1, MAX_THREADS, &settings->threads); break;
-        case 's': good &= number(optarg, 1, UINT32_MAX, &settings->sample); break;
-        case 'f': settings->full = true; break;
-        case 'd': *dump = optarg; break;
-        default: good = false;
+        case 't':
+            settings->theta = strtof(optarg, NULL);
+            break;
+        case 'r':
+            good &= number(optarg, 2, 2 * MAX_PAIRS, &settings->rot);
+            break;
+        case 'p':
+            good &= number(optarg, 1, 1u << 31, &settings->positions);
+            break;
+        case 'j':
+            good &= number(optarg, 1, MAX_THREADS, &settings->threads);
+            break;
+        case 's':
+            good &= number(optarg, 1, UINT32_MAX, &settings->sample);
+            break;
+        case 'f':
+            settings->full = true;
+            break;
+        case 'd':
+            *dump = optarg;
+            break;
+        default:
+            good = false;
         }
     }
     return good && optind == argc && settings->rot % 2 == 0 && settings->theta > 0 &&

@@ -32,7 +32,7 @@ static bool hd_ok(uint32_t hd, uint32_t most, struct ref_refusal *why)
 
 static bool ratio_ok(uint32_t ratio, struct ref_refusal *why)
 {
-    return ratio ? true : ref_refuse(why, "ratio_zero", "ratio is 0");
+    return ratio ? true : ref_refuse(why, "ratio_zero", "ratio is 0: a block has no tokens");
 }
 
 static bool norm_ok(uint32_t hd, uint32_t rot, float theta, float eps, struct ref_refusal *why)
@@ -66,8 +66,7 @@ static bool positions_ok(uint64_t first, uint64_t count, struct ref_refusal *why
 {
     if (!count || first + count <= (uint64_t)INT32_MAX + 1) return true;
     return ref_refuse(why, "position_range",
-                      "position %" PRIu64 " is reached; the last one is 2^31-1",
-                      first + count - 1);
+                      "position %" PRIu64 " is reached; the last one is 2^31-1", first + count - 1);
 }
 
 static bool pages_ok(uint32_t block_size, uint32_t ratio, struct ref_refusal *why)
@@ -81,7 +80,8 @@ static bool pages_ok(uint32_t block_size, uint32_t ratio, struct ref_refusal *wh
 
 static bool block_size_ok(uint32_t block_size, struct ref_refusal *why)
 {
-    return block_size ? true : ref_refuse(why, "block_size_zero", "block_size is 0");
+    return block_size ? true
+                      : ref_refuse(why, "block_size_zero", "block_size is 0: a page has no slots");
 }
 
 static bool table_length_ok(uint64_t tokens, uint32_t table_len, uint32_t block_size,
@@ -106,10 +106,10 @@ static bool entry_ok(const int32_t *table, uint64_t page, uint32_t num_pages,
 
 static bool groups_ok(uint32_t nq, uint32_t nkv, struct ref_refusal *why)
 {
-    if (!nkv) return ref_refuse(why, "kv_head_groups", "nkv is 0");
+    if (!nkv) return ref_refuse(why, "kv_head_groups", "nkv is 0: there is no kv head");
     if (nq % nkv == 0) return true;
-    return ref_refuse(why, "kv_head_groups",
-                      "nq %" PRIu32 " is not a multiple of nkv %" PRIu32, nq, nkv);
+    return ref_refuse(why, "kv_head_groups", "nq %" PRIu32 " is not a multiple of nkv %" PRIu32, nq,
+                      nkv);
 }
 
 static bool topk_ok(uint32_t topk, struct ref_refusal *why)
@@ -137,8 +137,8 @@ bool ref_qsa_block_pool_accepts(const struct ref_qsa_block_pool *g, struct ref_r
                           g->max_blocks);
     if (end * g->ratio > g->S)
         return ref_refuse(why, "pool_range",
-                          "blocks up to %" PRIu64 " of ratio %" PRIu32 " need more than the %" PRIu32
-                          " tokens there are",
+                          "blocks up to %" PRIu64 " of ratio %" PRIu32
+                          " need more than the %" PRIu32 " tokens there are",
                           end, g->ratio, g->S);
     return positions_ok((uint64_t)g->first_block * g->ratio, (uint64_t)g->n_new * g->ratio, why) &&
            grid_ok(g->n_new, 1, why);
@@ -155,9 +155,8 @@ bool ref_qsa_qprep_rows_accepts(const struct ref_qsa_qprep_rows *g, struct ref_r
     if (!norm_ok(g->hd, g->rot, g->theta, g->eps, why) || !heads_ok(g->n_heads, "n_heads", why))
         return false;
     if (g->qkw < (uint64_t)g->n_heads * g->hd)
-        return ref_refuse(why, "qkw",
-                          "qkw %" PRIu32 " is below n_heads %" PRIu32 " * hd %" PRIu32, g->qkw,
-                          g->n_heads, g->hd);
+        return ref_refuse(why, "qkw", "qkw %" PRIu32 " is below n_heads %" PRIu32 " * hd %" PRIu32,
+                          g->qkw, g->n_heads, g->hd);
     return positions_ok(g->first_pos, g->rows, why) && grid_ok(g->rows, g->n_heads, why);
 }
 
@@ -216,8 +215,8 @@ static bool gather_entries_ok(const struct ref_qsa_gather *g, struct ref_refusal
         int32_t token = g->sel[i];
         if (token < 0 || (uint32_t)token >= g->seq_len)
             return ref_refuse(why, "sel_range",
-                              "sel[%" PRIu32 "] is %" PRId32
-                              ", outside the sequence of %" PRIu32 " tokens",
+                              "sel[%" PRIu32 "] is %" PRId32 ", outside the sequence of %" PRIu32
+                              " tokens",
                               i, token, g->seq_len);
         if (g->block_table &&
             !entry_ok(g->block_table, (uint32_t)token / g->block_size, g->num_pages, why))
@@ -302,14 +301,12 @@ bool ref_qsa_prefill_attn_accepts(const struct ref_qsa_prefill_attn *g, struct r
     return true;
 }
 
-bool ref_paged_decode_attn_accepts(const struct ref_paged_decode_attn *g,
-                                   struct ref_refusal *why)
+bool ref_paged_decode_attn_accepts(const struct ref_paged_decode_attn *g, struct ref_refusal *why)
 {
     if (!hd_ok(g->hd, MAX_ATTN_HD, why) || !heads_ok(g->nq, "nq", why) ||
         !groups_ok(g->nq, g->nkv, why) || !block_size_ok(g->block_size, why) ||
         !scale_ok(g->inv_sqrt_d, why) || !positions_ok(0, g->seq_len, why) ||
-        !grid_ok(g->nq, 1, why) ||
-        !table_length_ok(g->seq_len, g->table_len, g->block_size, why))
+        !grid_ok(g->nq, 1, why) || !table_length_ok(g->seq_len, g->table_len, g->block_size, why))
         return false;
     uint64_t pages = ((uint64_t)g->seq_len + g->block_size - 1) / g->block_size;
     for (uint64_t page = 0; page < pages && g->block_table; page++)

@@ -1,5 +1,5 @@
-/* Attention of the QSA family over paged bf16 caches (ops.md §1): prefill over listed blocks and the
- * tail, decode over a whole sequence. Only attended tokens are read. */
+/* Attention of the QSA family over paged bf16 caches (ops.md §1): prefill over listed blocks and
+ * the tail, decode over a whole sequence. Only attended tokens are read. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -100,8 +100,7 @@ static void attend_heads(const struct ref_error_model *model, const struct pages
     for (uint32_t kv = 0; kv < pages->nkv; kv++) {
         load_head(pages, kv, space);
         for (size_t h = kv * group; h < (kv + 1) * group; h++)
-            attend(model, space, q + h * hd, hd, inv_sqrt_d, slots, value + h * hd,
-                   bound + h * hd);
+            attend(model, space, q + h * hd, hd, inv_sqrt_d, slots, value + h * hd, bound + h * hd);
     }
 }
 
@@ -129,8 +128,8 @@ static void list_tokens(const struct ref_qsa_prefill_attn *g, uint32_t row, stru
         space->token[space->attended++] = (uint32_t)t;
 }
 
-void ref_qsa_prefill_attn(const struct ref_qsa_prefill_attn *g,
-                          const struct ref_error_model *model, double *value, double *bound)
+void ref_qsa_prefill_attn(const struct ref_qsa_prefill_attn *g, const struct ref_error_model *model,
+                          double *value, double *bound)
 {
     struct pages pages = {g->k_cache, g->v_cache, g->block_table, g->block_size, g->nkv, g->hd};
     struct space space;

@@ -1,5 +1,5 @@
-/* The canonical arithmetic of the QSA operations (ops.md §0): f32, round to nearest even, one order.
- * Private to ref/qsa_*.c. */
+/* The canonical arithmetic of the QSA operations (ops.md §0): f32, round to nearest even, one
+ * order. Private to ref/qsa_*.c. */
 #ifndef ATTEST_REF_QSA_CANONICAL_H
 #define ATTEST_REF_QSA_CANONICAL_H
 

@@ -8,10 +8,10 @@
  *   tensor core        e_h = sum_i s 5 2^-23 (|hi_i| + |lo_i|)|k_i| + s 2^-146
  *
  * with s fused steps of 16 products: hd/16 for every part of q~. One chain, or one accumulator for
- * each part and an addition in f32: the sum of the two is an error of 2^-24, the shorter chains save
- * more. The labels that align a step's terms take a subnormal operand for one of 2^-126 (§5.2): so
- * do the magnitudes here. A subnormal accumulator aligns at 2^-126 too: 16 terms lose 2^-151 each,
- * and 2^-149 goes with the result, in all below 2^-146 a step.
+ * each part and an addition in f32: the sum of the two is an error of 2^-24, the shorter chains
+ * save more. The labels that align a step's terms take a subnormal operand for one of 2^-126
+ * (§5.2): so do the magnitudes here. A subnormal accumulator aligns at 2^-126 too: 16 terms lose
+ * 2^-151 each, and 2^-149 goes with the result, in all below 2^-146 a step.
  *
  * relu is monotone: relu(t'_h) is in [relu(a - e_h), relu(a + e_h)], a = q~_h . k, and e'_h is its
  * larger distance from r_h = relu(t_h). A head that is dead in the whole interval costs nothing.
@@ -53,8 +53,7 @@ static void hold_f32(struct head *head, uint32_t hd)
     head->relative = ref_gamma(hd, REF_U_F32);
     head->lost = hd * 0.5 * REF_F32_LEAST;
     head->exact_copy = true;
-    for (uint32_t i = 0; i < hd; i++)
-        head->weight[i] = (head->relative + own) * fabs(head->q[i]);
+    for (uint32_t i = 0; i < hd; i++) head->weight[i] = (head->relative + own) * fabs(head->q[i]);
 }
 
 static void hold_bf16(struct head *head, uint32_t hd, bool split)
@@ -179,8 +178,7 @@ static void score_row(const struct ref_qsa_score_rows *g, enum ref_qsa_scorer sc
         for (uint64_t b = tile->from; b < seen; b++)
             add_head(&head, tile->keys + (b - tile->from) * g->hd, g->hd, &value[b], &bound[b]);
     }
-    for (uint64_t b = tile->from; b < seen; b++)
-        finish(g->n_heads, g->hd, &value[b], &bound[b]);
+    for (uint64_t b = tile->from; b < seen; b++) finish(g->n_heads, g->hd, &value[b], &bound[b]);
 }
 
 void ref_qsa_score_rows_bound(const struct ref_qsa_score_rows *g, enum ref_qsa_scorer scorer,

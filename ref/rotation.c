@@ -40,8 +40,8 @@ static uint64_t odd_part(double value, int *exponent)
     return integer >> zeros;
 }
 
-/* Is base^(-p/q) above odd * 2^exponent? With base = M 2^E that is: M^p odd^q < 2^-(pE + q exponent),
- * and an integer is below a power of two exactly when it has too few bits. */
+/* Is base^(-p/q) above odd * 2^exponent? With base = M 2^E that is: M^p odd^q < 2^-(pE + q
+ * exponent), and an integer is below a power of two exactly when it has too few bits. */
 static bool power_above(float base, uint32_t p, uint32_t q, uint64_t odd, int exponent)
 {
     int base_exponent;
@@ -63,7 +63,8 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
 }
 
 /* base^(-p/q) with a relative error below 2^-61: powl is good to one unit of 2^-63, and the second
- * factor takes out the rounding of the exponent (its residue is exact, found with one fused step). */
+ * factor takes out the rounding of the exponent (its residue is exact, found with one fused step).
+ */
 _Static_assert(LDBL_MANT_DIG >= 64, "the frequency filter needs 64-bit significands");
 static long double power_approximate(float base, uint32_t p, uint32_t q)
 {
@@ -192,8 +193,7 @@ static float wide_to_float(const struct wide *a)
     int bits = 64 * top + 64 - __builtin_clzll(a->word[top]);
     int drop = bits > 53 ? bits - 53 : 0;
     uint64_t kept = a->word[drop / 64] >> (drop % 64);
-    if (drop % 64 && drop / 64 + 1 < WIDE_WORDS)
-        kept |= a->word[drop / 64 + 1] << (64 - drop % 64);
+    if (drop % 64 && drop / 64 + 1 < WIDE_WORDS) kept |= a->word[drop / 64 + 1] << (64 - drop % 64);
     kept &= ((uint64_t)1 << 53) - 1;
     bool lost = (a->word[drop / 64] & (((uint64_t)1 << (drop % 64)) - 1)) != 0;
     for (int i = 0; i < drop / 64; i++) lost |= a->word[i] != 0;

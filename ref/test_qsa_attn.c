@@ -39,27 +39,44 @@ static void put(struct scene *s, uint32_t token, uint32_t head, double k, double
 static struct ref_qsa_prefill_attn prefill_of(const struct scene *s, uint32_t first_pos,
                                               uint32_t rows)
 {
-    return (struct ref_qsa_prefill_attn){.q = s->q, .k_cache = s->k, .v_cache = s->v,
-                                         .block_table = s->table, .lists = s->lists, .rows = rows,
-                                         .table_len = TABLE, .num_pages = PAGES,
-                                         .first_pos = first_pos, .topk = 8, .ratio = RATIO,
-                                         .block_size = BLOCK, .nq = NQ, .nkv = NKV, .hd = HD,
+    return (struct ref_qsa_prefill_attn){.q = s->q,
+                                         .k_cache = s->k,
+                                         .v_cache = s->v,
+                                         .block_table = s->table,
+                                         .lists = s->lists,
+                                         .rows = rows,
+                                         .table_len = TABLE,
+                                         .num_pages = PAGES,
+                                         .first_pos = first_pos,
+                                         .topk = 8,
+                                         .ratio = RATIO,
+                                         .block_size = BLOCK,
+                                         .nq = NQ,
+                                         .nkv = NKV,
+                                         .hd = HD,
                                          .inv_sqrt_d = 0.25f};
 }
 
 static struct ref_paged_decode_attn decode_of(const struct scene *s, uint32_t seq_len)
 {
-    return (struct ref_paged_decode_attn){.q = s->q, .k_cache = s->k, .v_cache = s->v,
-                                          .block_table = s->table, .table_len = TABLE,
-                                          .num_pages = PAGES, .seq_len = seq_len,
-                                          .block_size = BLOCK, .nq = NQ, .nkv = NKV, .hd = HD,
+    return (struct ref_paged_decode_attn){.q = s->q,
+                                          .k_cache = s->k,
+                                          .v_cache = s->v,
+                                          .block_table = s->table,
+                                          .table_len = TABLE,
+                                          .num_pages = PAGES,
+                                          .seq_len = seq_len,
+                                          .block_size = BLOCK,
+                                          .nq = NQ,
+                                          .nkv = NKV,
+                                          .hd = HD,
                                           .inv_sqrt_d = 0.25f};
 }
 
-/* Row at position 9 of ratio 4: blocks 0 and 1 complete, tail 8 and 9. It lists block 1 only: tokens
- * 4..7 and 8, 9, six of them, with q = 0 equally weighted: v = token gives (4+5+6+7+8+9)/6 = 6.5 in
- * kv head 0 and, holding 10 more each, 16.5 in kv head 1. Query heads 0..2 read head 0, 3..5 head 1.
- * Tokens 0..3 and everything behind 9 are NaN. */
+/* Row at position 9 of ratio 4: blocks 0 and 1 complete, tail 8 and 9. It lists block 1 only:
+ * tokens 4..7 and 8, 9, six of them, with q = 0 equally weighted: v = token gives (4+5+6+7+8+9)/6
+ * = 6.5 in kv head 0 and, holding 10 more each, 16.5 in kv head 1. Query heads 0..2 read head
+ * 0, 3..5 head 1. Tokens 0..3 and everything behind 9 are NaN. */
 Test(qsa_attn, prefill_worked_by_hand)
 {
     static struct scene s;
@@ -182,7 +199,8 @@ Test(qsa_attn, prefill_is_masked_attention)
     }
 }
 
-/* Gathered tokens, an identity table and plain decode: the same function as prefill under the mask. */
+/* Gathered tokens, an identity table and plain decode: the same function as prefill under the mask.
+ */
 Test(qsa_attn, gather_and_decode_equal_prefill)
 {
     static struct scene s;
@@ -199,10 +217,18 @@ Test(qsa_attn, gather_and_decode_equal_prefill)
     for (int i = 0; i < N; i++) put_random(&s, &state, (uint32_t)sel[i]);
     struct ref_qsa_prefill_attn g = prefill_of(&s, POS, 1);
     ref_qsa_prefill_attn(&g, &REF_MODEL_DEFAULT, s.value, s.bound);
-    struct ref_qsa_gather gather = {.k_cache = s.k, .v_cache = s.v, .block_table = s.table,
-                                    .sel = sel, .n_sel = N, .table_len = TABLE,
-                                    .num_pages = PAGES, .seq_len = POS + 1, .block_size = BLOCK,
-                                    .nkv = NKV, .hd = HD, .ratio = RATIO};
+    struct ref_qsa_gather gather = {.k_cache = s.k,
+                                    .v_cache = s.v,
+                                    .block_table = s.table,
+                                    .sel = sel,
+                                    .n_sel = N,
+                                    .table_len = TABLE,
+                                    .num_pages = PAGES,
+                                    .seq_len = POS + 1,
+                                    .block_size = BLOCK,
+                                    .nkv = NKV,
+                                    .hd = HD,
+                                    .ratio = RATIO};
     ref_qsa_gather(&gather, k, v);
     struct ref_paged_decode_attn d = decode_of(&s, N);
     d.k_cache = k;
@@ -220,7 +246,8 @@ static float kernel_decode(const struct scene *s, uint32_t seq_len, uint32_t hea
         size_t at = slot_of(s, t) + head / (NQ / NKV) * HD;
         float score = 0;
         for (int i = 0; i < HD; i++)
-            score = fmaf(ref_bf16_to_f32(s->q[head * HD + i]), ref_bf16_to_f32(s->k[at + i]), score);
+            score =
+                fmaf(ref_bf16_to_f32(s->q[head * HD + i]), ref_bf16_to_f32(s->k[at + i]), score);
         score *= 0.25f;
         float larger = fmaxf(score, max), scale = expf(max - larger);
         float weight = expf(score - larger);
@@ -266,7 +293,7 @@ Test(qsa_attn, bound_sees_one_missing_token)
     uint32_t outside = 0;
     for (uint32_t h = 0; h < NQ; h++)
         for (uint32_t d = 0; d < HD; d++)
-            outside += fabs(kernel_decode(&s, 95, h, d) - s.value[h * HD + d]) >
-                       s.bound[h * HD + d];
+            outside +=
+                fabs(kernel_decode(&s, 95, h, d) - s.value[h * HD + d]) > s.bound[h * HD + d];
     cr_assert(outside > NQ * HD * 9 / 10, "%u of %d", outside, NQ * HD);
 }

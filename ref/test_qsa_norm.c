@@ -38,15 +38,22 @@ Test(qsa_norm, rnorm_rounds_twice)
  * turns pair (0, 1) by its first token's position 2 (theta^0 = 1):
  *   1.5 (cos 2 - sin 2) = 1.5 (-0.41614683 - 0.90929743) = -1.98816639, in steps of 2^-7: -254.49
  *   1.5 (cos 2 + sin 2) = 0.73972590, in steps of 2^-8: 189.37
- * Position 3, of the last token, would give -1.6967 and -1.2733; the mean position 2.5 others too. */
+ * Position 3, of the last token, would give -1.6967 and -1.2733; the mean position 2.5 others too.
+ */
 Test(qsa_norm, pool_worked_by_hand)
 {
     enum { HD = 32 };
     uint16_t raw[4 * HD], weight[HD], out[2 * HD];
     for (int t = 0; t < 4; t++) fill(raw + t * HD, HD, t % 2 ? 5 : 3);
     fill(weight, HD, 0.5);
-    struct ref_qsa_block_pool g = {.raw_keys = raw, .k_norm_w = weight, .n_new = 2, .S = 4,
-                                   .max_blocks = 2, .ratio = 2, .hd = HD, .rot = 2,
+    struct ref_qsa_block_pool g = {.raw_keys = raw,
+                                   .k_norm_w = weight,
+                                   .n_new = 2,
+                                   .S = 4,
+                                   .max_blocks = 2,
+                                   .ratio = 2,
+                                   .hd = HD,
+                                   .rot = 2,
                                    .theta = 1e7f};
     ref_qsa_block_pool(&g, out);
     for (int d = 0; d < HD; d++) cr_assert_eq(out[d], bf16(1.5));
@@ -72,8 +79,14 @@ Test(qsa_norm, pool_sums_in_token_order_from_plus_zero)
     /* Negative zeros sum to +0, because the sum starts from it. */
     for (int t = 0; t < 4; t++) raw[t * HD + 1] = 0x8000;
     for (int t = 0; t < 4; t++) raw[t * HD + 2] = bf16(1);
-    struct ref_qsa_block_pool g = {.raw_keys = raw, .k_norm_w = weight, .n_new = 1, .S = 4,
-                                   .max_blocks = 1, .ratio = 4, .hd = HD, .theta = 1e7f,
+    struct ref_qsa_block_pool g = {.raw_keys = raw,
+                                   .k_norm_w = weight,
+                                   .n_new = 1,
+                                   .S = 4,
+                                   .max_blocks = 1,
+                                   .ratio = 4,
+                                   .hd = HD,
+                                   .theta = 1e7f,
                                    .eps = 1e-6f};
     ref_qsa_block_pool(&g, out);
     cr_assert_eq(out[0], 0);
@@ -94,9 +107,16 @@ Test(qsa_norm, qprep_worked_by_hand)
     for (int r = 0; r < 2; r++) memset(qk + r * QKW, 0, 2 * HD * sizeof *qk);
     qk[0] = qk[QKW] = bf16(4);
     qk[HD + 3] = qk[QKW + HD + 3] = bf16(-4); /* head 1: dim 3 */
-    struct ref_qsa_qprep_rows g = {.qk = qk, .q_norm_w = weight, .rows = 2, .first_pos = 0,
-                                   .qkw = QKW, .n_heads = 2, .hd = HD, .rot = 32,
-                                   .theta = 1e4f, .eps = 0.5f};
+    struct ref_qsa_qprep_rows g = {.qk = qk,
+                                   .q_norm_w = weight,
+                                   .rows = 2,
+                                   .first_pos = 0,
+                                   .qkw = QKW,
+                                   .n_heads = 2,
+                                   .hd = HD,
+                                   .rot = 32,
+                                   .theta = 1e4f,
+                                   .eps = 0.5f};
     ref_qsa_qprep_rows(&g, out);
     cr_assert_eq(out[0], 4);
     cr_assert_eq(out[16], 0);
@@ -119,9 +139,16 @@ Test(qsa_norm, qprep_row_equals_single_query)
     float rows[ROWS * HEADS * HD], one[HEADS * HD];
     test_fill_bf16(&state, 2, ROWS * QKW, qk);
     test_fill_bf16(&state, 0.5, HD, weight);
-    struct ref_qsa_qprep_rows g = {.qk = qk, .q_norm_w = weight, .rows = ROWS, .first_pos = 1000003,
-                                   .qkw = QKW, .n_heads = HEADS, .hd = HD, .rot = 48,
-                                   .theta = 1e7f, .eps = 1e-6f};
+    struct ref_qsa_qprep_rows g = {.qk = qk,
+                                   .q_norm_w = weight,
+                                   .rows = ROWS,
+                                   .first_pos = 1000003,
+                                   .qkw = QKW,
+                                   .n_heads = HEADS,
+                                   .hd = HD,
+                                   .rot = 48,
+                                   .theta = 1e7f,
+                                   .eps = 1e-6f};
     ref_qsa_qprep_rows(&g, rows);
     for (uint32_t r = 0; r < ROWS; r++) {
         struct ref_qsa_qprep_rows single = g;
@@ -194,9 +221,15 @@ Test(qsa_norm, qprep_bound_holds_for_other_kernels)
     for (int run = 0; run < 60; run++) {
         test_fill_bf16(&state, ldexp(1, run % 12 - 6), QKW, qk);
         test_fill_bf16(&state, 1, HD, weight);
-        struct ref_qsa_qprep_rows g = {.qk = qk, .q_norm_w = weight, .rows = 1,
-                                       .first_pos = positions[run % 5], .qkw = QKW,
-                                       .n_heads = HEADS, .hd = HD, .rot = 64, .theta = 1e7f,
+        struct ref_qsa_qprep_rows g = {.qk = qk,
+                                       .q_norm_w = weight,
+                                       .rows = 1,
+                                       .first_pos = positions[run % 5],
+                                       .qkw = QKW,
+                                       .n_heads = HEADS,
+                                       .hd = HD,
+                                       .rot = 64,
+                                       .theta = 1e7f,
                                        .eps = 1e-6f};
         ref_qsa_qprep_rows_bound(&g, &REF_MODEL_DEFAULT, value, bound);
         for (size_t k = 0; k < sizeof foreigners / sizeof *foreigners; k++) {
@@ -225,8 +258,8 @@ Test(qsa_norm, bound_is_the_formula)
     double value[HD], bound[HD], u = 0x1p-24;
     fill(qk, HD, 1.5);
     fill(weight, HD, 0);
-    struct ref_qsa_qprep_rows g = {.qk = qk, .q_norm_w = weight, .rows = 1, .qkw = HD,
-                                   .n_heads = 1, .hd = HD, .theta = 1e4f};
+    struct ref_qsa_qprep_rows g = {
+        .qk = qk, .q_norm_w = weight, .rows = 1, .qkw = HD, .n_heads = 1, .hd = HD, .theta = 1e4f};
     struct ref_error_model model = REF_MODEL_DEFAULT;
     model.rsqrt_ulp = 1;
     model.div_ulp = 0.5;
@@ -249,9 +282,16 @@ Test(qsa_norm, pool_bound_holds_for_other_kernels)
         uint32_t ratio = ratios[run % 4];
         test_fill_bf16(&state, 1, BLOCKS * MOST * HD, raw);
         test_fill_bf16(&state, 1, HD, weight);
-        struct ref_qsa_block_pool g = {.raw_keys = raw, .k_norm_w = weight, .n_new = BLOCKS,
-                                       .S = BLOCKS * ratio, .max_blocks = BLOCKS, .ratio = ratio,
-                                       .hd = HD, .rot = 64, .theta = 1e6f, .eps = 1e-5f};
+        struct ref_qsa_block_pool g = {.raw_keys = raw,
+                                       .k_norm_w = weight,
+                                       .n_new = BLOCKS,
+                                       .S = BLOCKS * ratio,
+                                       .max_blocks = BLOCKS,
+                                       .ratio = ratio,
+                                       .hd = HD,
+                                       .rot = 64,
+                                       .theta = 1e6f,
+                                       .eps = 1e-5f};
         ref_qsa_block_pool(&g, canonical);
         ref_qsa_block_pool_bound(&g, &REF_MODEL_DEFAULT, value, bound);
         for (uint32_t b = 0; b < BLOCKS; b++) {
@@ -284,8 +324,8 @@ Test(qsa_norm, special_rows)
     float out[HD];
     double value[HD], bound[HD];
     fill(weight, HD, 0);
-    struct ref_qsa_qprep_rows g = {.qk = qk, .q_norm_w = weight, .rows = 1, .qkw = HD,
-                                   .n_heads = 1, .hd = HD, .theta = 1e4f};
+    struct ref_qsa_qprep_rows g = {
+        .qk = qk, .q_norm_w = weight, .rows = 1, .qkw = HD, .n_heads = 1, .hd = HD, .theta = 1e4f};
     /* A zero row: without eps 0 * (1/0), with eps 0. */
     fill(qk, HD, 0);
     ref_qsa_qprep_rows(&g, out);

@@ -19,8 +19,8 @@ static float score_of_ones(const float *q, uint32_t hd)
 }
 
 /* 2^24 at element 0 swallows a lone 1 (a tie to even) but not a 2: the sum is 2^24 + 2 exactly if
- * elements a and b meet before they reach element 0. tree32 folds at 16, 8, 4, 2, 1, so two elements
- * meet at the first of these modulo which they are equal. hd 64: scale 1/8, exact. */
+ * elements a and b meet before they reach element 0. tree32 folds at 16, 8, 4, 2, 1, so two
+ * elements meet at the first of these modulo which they are equal. hd 64: scale 1/8, exact. */
 Test(qsa_score, tree_order_is_revealed)
 {
     for (uint32_t a = 1; a < 32; a++) {
@@ -54,8 +54,9 @@ Test(qsa_score, runs_are_added_in_order)
     cr_assert_eq(score_of_ones(q, 256), 0x1p20f + 0.125f);
 }
 
-/* Products are rounded before they are added: (1 + 2^-23)(1 + 2^-7) = 1 + 2^-7 + 2^-23 + 2^-30, whose
- * last term is lost in the product; with an FMA the sum with -(1 + 2^-7 + 2^-23) would keep it. */
+/* Products are rounded before they are added: (1 + 2^-23)(1 + 2^-7) = 1 + 2^-7 + 2^-23 + 2^-30,
+ * whose last term is lost in the product; with an FMA the sum with -(1 + 2^-7 + 2^-23) would keep
+ * it. */
 Test(qsa_score, products_are_rounded)
 {
     float q[64] = {0}, score;
@@ -129,9 +130,14 @@ static struct scene scene_make(uint64_t seed, uint32_t rows, uint32_t blocks, ui
     s.bound = test_alloc((size_t)rows * blocks, sizeof *s.bound);
     test_fill_f32(&seed, 1, (size_t)rows * heads * hd, s.q);
     test_fill_bf16(&seed, 1, (size_t)blocks * hd, s.keys);
-    s.g = (struct ref_qsa_score_rows){.q = s.q, .block_keys = s.keys, .rows = rows,
-                                      .n_blocks_max = blocks, .first_pos = 4 * blocks,
-                                      .score_stride = blocks, .ratio = 4, .n_heads = heads,
+    s.g = (struct ref_qsa_score_rows){.q = s.q,
+                                      .block_keys = s.keys,
+                                      .rows = rows,
+                                      .n_blocks_max = blocks,
+                                      .first_pos = 4 * blocks,
+                                      .score_stride = blocks,
+                                      .ratio = 4,
+                                      .n_heads = heads,
                                       .hd = hd};
     return s;
 }
@@ -157,8 +163,8 @@ Test(qsa_score, rows_equal_single_scores_and_end_at_complete)
     /* Row r sees (701 + r)/3 blocks, 233 to 237. Later keys must not matter: they are NaN. */
     for (int i = 237 * HD; i < BLOCKS * HD; i++) s.keys[i] = TEST_BF16_NAN;
     ref_qsa_score_rows(&s.g, scores);
-    struct ref_qsa_score single = {.block_keys = s.keys, .n_blocks = BLOCKS, .n_heads = HEADS,
-                                   .hd = HD};
+    struct ref_qsa_score single = {
+        .block_keys = s.keys, .n_blocks = BLOCKS, .n_heads = HEADS, .hd = HD};
     for (uint32_t r = 0; r < ROWS; r++) {
         uint32_t complete = (701 + r) / 3;
         const float *row = scores + r * STRIDE;
@@ -303,8 +309,8 @@ Test(qsa_score, bounds_hold_for_other_kernels)
 }
 
 /* Errors that all go one way bring the bounds within reach. In f32: 2^24 first and then ones, each
- * lost, forward: hd-1 lost of a bound of hd(2^24 + hd - 1)u, nearly all. On the tensor core: 16 terms
- * one quantum short of counting beside a large accumulator, in every step of the chain. */
+ * lost, forward: hd-1 lost of a bound of hd(2^24 + hd - 1)u, nearly all. On the tensor core: 16
+ * terms one quantum short of counting beside a large accumulator, in every step of the chain. */
 Test(qsa_score, bounds_are_nearly_reached)
 {
     struct scene s = scene_make(1, 1, 1, 1, 64);

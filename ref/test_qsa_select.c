@@ -11,8 +11,12 @@ Test(qsa_select, order_worked_by_hand)
     static const int32_t order[10] = {4, 0, 6, 2, 3, 5, 1, -1, -1, -1};
     for (uint32_t topk = 1; topk <= 10; topk++) {
         int32_t list[10] = {9, 9, 9, 9, 9, 9, 9, 9, 9, 9};
-        struct ref_qsa_topk_rows g = {.scores = scores, .rows = 1, .first_pos = 27,
-                                      .score_stride = 7, .ratio = 4, .topk = topk};
+        struct ref_qsa_topk_rows g = {.scores = scores,
+                                      .rows = 1,
+                                      .first_pos = 27,
+                                      .score_stride = 7,
+                                      .ratio = 4,
+                                      .topk = topk};
         ref_qsa_topk_rows(&g, list);
         cr_assert_arr_eq(list, order, topk * sizeof *list);
         for (uint32_t i = topk; i < 10; i++) cr_assert_eq(list[i], 9);
@@ -25,8 +29,8 @@ Test(qsa_select, nan_of_either_sign_ranks_last_by_block)
     scores[0] = ref_f32_from_bits(0xffc00001), scores[1] = ref_f32_from_bits(0x7fffffff);
     scores[2] = -INFINITY, scores[3] = ref_f32_from_bits(0x7f800001);
     int32_t list[4];
-    struct ref_qsa_topk_rows g = {.scores = scores, .rows = 1, .first_pos = 3, .score_stride = 4,
-                                  .ratio = 1, .topk = 4};
+    struct ref_qsa_topk_rows g = {
+        .scores = scores, .rows = 1, .first_pos = 3, .score_stride = 4, .ratio = 1, .topk = 4};
     ref_qsa_topk_rows(&g, list);
     static const int32_t want[4] = {2, 0, 1, 3};
     cr_assert_arr_eq(list, want, sizeof list);
@@ -57,14 +61,17 @@ Test(qsa_select, every_place_is_the_count_of_better_blocks)
         for (uint32_t r = 0; r < ROWS; r++) {
             for (uint32_t b = 0; b < STRIDE; b++) {
                 bool hidden = b >= (first_pos + r + 1) / ratio;
-                scores[r * STRIDE + b] =
-                    hidden ? (b % 2 ? NAN : 3e38f)
-                           : (run % 2 ? values[test_below(&state, 9)]
-                                      : (float)test_uniform(&state));
+                scores[r * STRIDE + b] = hidden ? (b % 2 ? NAN : 3e38f)
+                                                : (run % 2 ? values[test_below(&state, 9)]
+                                                           : (float)test_uniform(&state));
             }
         }
-        struct ref_qsa_topk_rows g = {.scores = scores, .rows = ROWS, .first_pos = first_pos,
-                                      .score_stride = STRIDE, .ratio = ratio, .topk = topk};
+        struct ref_qsa_topk_rows g = {.scores = scores,
+                                      .rows = ROWS,
+                                      .first_pos = first_pos,
+                                      .score_stride = STRIDE,
+                                      .ratio = ratio,
+                                      .topk = topk};
         ref_qsa_topk_rows(&g, lists);
         for (uint32_t r = 0; r < ROWS; r++) {
             uint32_t complete = (first_pos + r + 1) / ratio;
@@ -72,8 +79,7 @@ Test(qsa_select, every_place_is_the_count_of_better_blocks)
             for (uint32_t i = 0; i < topk; i++) want[i] = -1;
             for (uint32_t b = 0; b < complete; b++) {
                 uint32_t place = 0;
-                for (uint32_t o = 0; o < complete; o++)
-                    place += before(scores + r * STRIDE, o, b);
+                for (uint32_t o = 0; o < complete; o++) place += before(scores + r * STRIDE, o, b);
                 if (place < topk) want[place] = (int32_t)b;
             }
             cr_assert_arr_eq(lists + r * topk, want, topk * sizeof *want, "run %d row %u", run, r);
@@ -82,8 +88,8 @@ Test(qsa_select, every_place_is_the_count_of_better_blocks)
 }
 
 /* The released geometry, every position to 4200: ratio 4, 512 blocks. A row sees its visible tokens
- * less the blocks that do not fit: none is masked up to 2051 visible tokens (512 blocks and a tail of
- * 3), four at 2052, one block more with every further block. */
+ * less the blocks that do not fit: none is masked up to 2051 visible tokens (512 blocks and a tail
+ * of 3), four at 2052, one block more with every further block. */
 Test(qsa_select, nothing_is_masked_before_the_budget)
 {
     enum { ROWS = 4201, STRIDE = 1051, TOPK = 512 };
@@ -91,8 +97,8 @@ Test(qsa_select, nothing_is_masked_before_the_budget)
     float *scores = test_alloc((size_t)ROWS * STRIDE, sizeof *scores);
     int32_t *lists = test_alloc((size_t)ROWS * TOPK, sizeof *lists);
     test_fill_f32(&state, 1, (size_t)ROWS * STRIDE, scores);
-    struct ref_qsa_topk_rows g = {.scores = scores, .rows = ROWS, .score_stride = STRIDE,
-                                  .ratio = 4, .topk = TOPK};
+    struct ref_qsa_topk_rows g = {
+        .scores = scores, .rows = ROWS, .score_stride = STRIDE, .ratio = 4, .topk = TOPK};
     cr_assert(ref_qsa_topk_rows_accepts(&g, NULL));
     ref_qsa_topk_rows(&g, lists);
     for (uint32_t p = 0; p < ROWS; p++) {
@@ -120,20 +126,23 @@ Test(qsa_select, long_rows)
     enum { BLOCKS = 262144, TOPK = 2048 };
     float *scores = test_alloc(BLOCKS, sizeof *scores);
     int32_t *list = test_alloc(TOPK, sizeof *list);
-    struct ref_qsa_topk_rows g = {.scores = scores, .rows = 1, .first_pos = 4 * BLOCKS - 1,
-                                  .score_stride = BLOCKS, .ratio = 4, .topk = TOPK};
+    struct ref_qsa_topk_rows g = {.scores = scores,
+                                  .rows = 1,
+                                  .first_pos = 4 * BLOCKS - 1,
+                                  .score_stride = BLOCKS,
+                                  .ratio = 4,
+                                  .topk = TOPK};
     for (int ascending = 0; ascending < 2; ascending++) {
         for (int b = 0; b < BLOCKS; b++) scores[b] = (float)(ascending ? b : -b);
         ref_qsa_topk_rows(&g, list);
-        for (int i = 0; i < TOPK; i++)
-            cr_assert_eq(list[i], ascending ? BLOCKS - 1 - i : i);
+        for (int i = 0; i < TOPK; i++) cr_assert_eq(list[i], ascending ? BLOCKS - 1 - i : i);
     }
     free(scores);
     free(list);
 }
 
-/* Pages in any order, a page used twice, tokens in any order and repeated. Token t of the cache holds
- * 1000 + its slot in every element, plus the head; V holds the negative of it. */
+/* Pages in any order, a page used twice, tokens in any order and repeated. Token t of the cache
+ * holds 1000 + its slot in every element, plus the head; V holds the negative of it. */
 Test(qsa_select, gather_follows_the_block_table)
 {
     enum { PAGES = 5, BLOCK = 4, NKV = 2, HD = 32, TOKEN = NKV * HD };
@@ -145,13 +154,22 @@ Test(qsa_select, gather_follows_the_block_table)
             v[slot * TOKEN + e] = (uint16_t)(1000 * slot + e + 500);
         }
     }
-    struct ref_qsa_gather g = {.k_cache = k, .v_cache = v, .block_table = table, .sel = sel,
-                               .n_sel = 7, .table_len = 4, .num_pages = PAGES, .seq_len = 16,
-                               .block_size = BLOCK, .nkv = NKV, .hd = HD, .ratio = 4};
+    struct ref_qsa_gather g = {.k_cache = k,
+                               .v_cache = v,
+                               .block_table = table,
+                               .sel = sel,
+                               .n_sel = 7,
+                               .table_len = 4,
+                               .num_pages = PAGES,
+                               .seq_len = 16,
+                               .block_size = BLOCK,
+                               .nkv = NKV,
+                               .hd = HD,
+                               .ratio = 4};
     cr_assert(ref_qsa_gather_accepts(&g, NULL));
     ref_qsa_gather(&g, k_out, v_out);
-    /* Token 15: page 3 of the sequence is page 0, slot 3. Token 0: page 3, slot 12. Token 4: page 0,
-     * slot 0. Token 9: page 4, slot 17. Token 7: slot 3. Token 3: slot 15. */
+    /* Token 15: page 3 of the sequence is page 0, slot 3. Token 0: page 3, slot 12. Token 4: page
+     * 0, slot 0. Token 9: page 4, slot 17. Token 7: slot 3. Token 3: slot 15. */
     static const int slots[] = {3, 12, 0, 17, 17, 3, 15};
     for (int i = 0; i < 7; i++) {
         cr_assert_arr_eq(k_out + i * TOKEN, k + slots[i] * TOKEN, TOKEN * sizeof *k);

@@ -60,9 +60,21 @@ Test(rotation, frequencies_worked_by_hand)
 
 Test(rotation, frequencies_are_the_nearest_doubles)
 {
-    static const float thetas[] = {1e7f,     1e4f,  1e6f,     5e5f,     1.5f, 2.0f,
-                                   0.5f,     3.0f,  0.01f,    12345.678f, 0x1.fffffep127f,
-                                   0x1p-149f, 0x1.000002p0f, 1.0f,       0x1.fffffep-1f,
+    static const float thetas[] = {1e7f,
+                                   1e4f,
+                                   1e6f,
+                                   5e5f,
+                                   1.5f,
+                                   2.0f,
+                                   0.5f,
+                                   3.0f,
+                                   0.01f,
+                                   12345.678f,
+                                   0x1.fffffep127f,
+                                   0x1p-149f,
+                                   0x1.000002p0f,
+                                   1.0f,
+                                   0x1.fffffep-1f,
                                    8388609.0f};
     static const uint32_t rots[] = {2, 4, 6, 10, 32, 62, 64, 96, 128, 130, 256, 1022, 1024};
     for (size_t t = 0; t < sizeof thetas / sizeof *thetas; t++) {
