@@ -84,6 +84,7 @@ static void add_head(double scale, double w, const struct ref_vec *q, const stru
     /* Two roundings beside the sum: the scale, and a scale folded into q or into the weight. */
     double relative = ref_dot_relative(&any_order, q->n, 2), up = fmax(1.0, scale);
     double lost = ((double)q->n + q->abs_sum + key->abs_sum + 2.0) * REF_F32_LEAST * up;
+    if (dot.abs == 0) lost = 0; /* every product is an exact zero */
     double e = relative * scale * dot.abs + scale * dot.error + REF_U_F64 * fabs(t) + lost;
     double r = fmax(t, 0), moved = fmax(fmax(t + e, 0) - r, r - fmax(t - e, 0));
     sum->value += w * r;

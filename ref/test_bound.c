@@ -151,6 +151,7 @@ Test(bound, scores_that_are_not_finite_or_may_not_be)
         {1e30f, 0, 1, 1, 1e10f, 1e40, INFINITY},
         {1e30f, 0, 1e-20f, 0, 1e10f, 0, INFINITY}, /* scale folded into q overflows */
         {1e30f, 0, 1, 1, 1e-10f, 1e20, -1},
+        {1, 0, 0, 1, 1, 0, 0}, /* all products are exact zeros */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         float x[2] = {cases[i].q0, cases[i].q1}, y[2] = {cases[i].k0, cases[i].k1};
