@@ -22,6 +22,10 @@
 
 #include "simt_abi.h"
 
+#undef assert
+#define assert(expression)                                                                         \
+    ((expression) ? (void)0 : simt_assert(#expression, __FILE__, __LINE__))
+
 #define __host__
 #define __device__
 #define __constant__

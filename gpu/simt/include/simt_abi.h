@@ -71,15 +71,24 @@ extern "C" {
 #endif
 
 /* The running thread's lane and the block's dynamic shared memory, kept by the scheduler. The other
- * registers (threadIdx, ...) are declared where their types are: cuda_runtime.h, sched.h. */
-extern const uint32_t simt_lane;
-extern void *const simt_dynamic_shared;
+ * registers (threadIdx, ...) are declared where their types are: cuda_runtime.h, run.h. A thread
+ * never sees its registers change, so to a module they are constants. */
+#ifdef SIMT_RUNTIME
+#define SIMT_REGISTER
+#else
+#define SIMT_REGISTER const
+#endif
+extern SIMT_REGISTER uint32_t simt_lane;
+extern void *SIMT_REGISTER simt_dynamic_shared;
 
 uint32_t simt_barrier(uint32_t kind, uint32_t predicate);
 uint64_t simt_collective(uint32_t kind, uint32_t mask, uint64_t value, uint32_t argument);
 uint32_t simt_live_lanes(void); /* lanes of this warp that have not returned */
 void simt_yield(void);          /* lets other threads of the block run */
-void simt_trap(void) __attribute__((noreturn));
+/* Both end the launch with a finding and do not come back; not declared noreturn, which would make
+ * the instrumentation of trace builds call functions that only its own runtime has. */
+void simt_trap(void);
+void simt_assert(const char *expression, const char *file, int line);
 uint64_t simt_clock(void);
 
 /* Trace builds only: an atomic operation is about to touch [address, address + bytes). */

@@ -30,6 +30,11 @@ extern "C" unsigned char __stop_simt_shared[] __attribute__((weak, visibility("h
 
 constexpr uint32_t simt_abi_version = SIMT_ABI_VERSION;
 #ifdef SIMT_TRACE
+/* The instrumentation announces calls that do not return; nothing here needs to know. */
+extern "C" __attribute__((weak, visibility("hidden"), no_sanitize("kernel-address"))) void
+__asan_handle_no_return(void)
+{
+}
 constexpr uint32_t simt_traced = 1;
 #else
 constexpr uint32_t simt_traced = 0;

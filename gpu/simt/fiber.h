@@ -1,0 +1,39 @@
+/* Fibers: stacks with a guard page below each, and the switch between them (Boost.Context). */
+#ifndef ATTEST_SIMT_FIBER_H
+#define ATTEST_SIMT_FIBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct simt_fiber {
+    void *context;       /* where to go on; NULL before the first run and after an abandoned one */
+    uint32_t thread;     /* the thread to start with when an idle fiber is switched to */
+    void *fake_stack;    /* AddressSanitizer's */
+    uintptr_t stack_low; /* above the guard page; 0 for the caller's own stack */
+    size_t stack_bytes;
+    struct simt_fiber *next_idle;
+};
+
+/* Reserves the stacks, once in a process. False when there is no memory. */
+bool simt_fibers_open(void);
+
+/* The stack of the thread that launches. */
+extern struct simt_fiber simt_main_fiber;
+
+/* An idle fiber or a new one; never fails for up to SIMT_MAX_BLOCK of them. Runs `body` when first
+ * switched to; `body` never returns. */
+struct simt_fiber *simt_fiber_take(void (*body)(struct simt_fiber *self));
+/* Marks the running fiber idle; it must switch away next. */
+void simt_fiber_give(struct simt_fiber *fiber);
+void simt_fiber_switch(struct simt_fiber *from, struct simt_fiber *to);
+/* Leaves the running fiber for good. */
+void simt_fiber_abandon(struct simt_fiber *to) __attribute__((noreturn));
+/* After a launch that was broken off: every fiber starts afresh. */
+void simt_fibers_reset(void);
+
+/* All stacks, guard pages included. */
+uintptr_t simt_stacks_begin(void);
+uint64_t simt_stacks_bytes(void);
+
+#endif
