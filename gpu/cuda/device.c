@@ -50,7 +50,10 @@ static enum gpu_status find_device(struct gpu_cuda_device *d, struct gpu_report 
     int count = 0;
     cu_result rc = d->api.init(0);
 
-    if (rc == CU_OK) rc = d->api.device_count(&count);
+    if (rc == CU_OK) {
+        initialised_in = getpid();
+        rc = d->api.device_count(&count);
+    }
     if (rc != CU_OK || count == 0) {
         gpu_cuda_describe(&d->api, rc, words, sizeof words);
         gpu_cuda_fail(report, "no-device", "the CUDA driver is there but gives no device: %s",
@@ -200,10 +203,7 @@ static enum gpu_status cuda_open(struct gpu_device **device, const struct gpu_op
     is_open = true;
     if (options) d->options = *options;
     status = gpu_cuda_driver_load(&d->api, report);
-    if (status == GPU_OK) {
-        initialised_in = getpid();
-        status = find_device(d, report);
-    }
+    if (status == GPU_OK) status = find_device(d, report);
     if (status == GPU_OK) status = describe_device(d, report);
     if (status == GPU_OK) status = make_context(d, report);
     if (status == GPU_OK) status = make_memory(d, report);

@@ -75,8 +75,17 @@ struct gpu_cuda_kernel {
     struct gpu_cuda_kernel *next;
 };
 
+/* The compiler's log of one module. The driver may compile as late as the first use of an entry,
+ * so this lives as long as the module. */
+struct gpu_cuda_log {
+    char text[2048];
+    cu_jit_option options[2];
+    void *values[2];
+};
+
 struct gpu_cuda_module {
     char *path;
+    struct gpu_cuda_log log;
     struct gpu_cuda_device *device;
     cu_module module;
     struct gpu_cuda_kernel *kernels;
@@ -126,6 +135,7 @@ struct gpu_cuda_device {
     uint64_t mirrored_bytes; /* of live buffers */
     uint64_t launch_epoch, pulled_epoch;
     cu_module helpers;
+    struct gpu_cuda_log helper_log;
     cu_function transfer, verify;
     struct gpu_cuda_table copies, fills, checks;
     uint64_t *results; /* pinned, one a check */
@@ -234,7 +244,8 @@ bool gpu_cuda_backed(const struct gpu_cuda_buffer *buffer, uint64_t offset, uint
 enum gpu_status gpu_cuda_load(struct gpu_device *device, const char *path,
                               struct gpu_module **module, struct gpu_report *report);
 enum gpu_status gpu_cuda_load_image(struct gpu_cuda_device *d, const char *label, const void *image,
-                                    cu_module *module, struct gpu_report *report);
+                                    struct gpu_cuda_log *log, cu_module *module,
+                                    struct gpu_report *report);
 enum gpu_status gpu_cuda_resolve(struct gpu_module *module, const char *entry,
                                  struct gpu_kernel **kernel, struct gpu_report *report);
 void gpu_cuda_modules_drop_all(struct gpu_cuda_device *d);

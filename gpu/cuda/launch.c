@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define DEFAULT_WATCHDOG_MS 20000
-#define SPIN_NS 300000ull /* a small case ends within this; sleeping would double it */
+#define SPIN_NS 1000000ull /* a small case ends within this; sleeping would double it */
 #define SHORT_SLEEP_NS 20000
 #define LONG_SLEEP_NS 500000
 #define LONG_AFTER_NS 10000000ull

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOG_BYTES 4096
 #define MOST_IMAGE_BYTES (1l << 30)
 
 /* Reads a whole file and ends it with a NUL, which PTX needs. */
@@ -34,30 +33,31 @@ static char *read_file(const char *path, struct gpu_report *report)
     return image;
 }
 
-/* The log's first lines in one, as far as they fit. */
-static void one_line(char *log)
+/* A module, or an entry of it, that the driver does not take. */
+static enum gpu_status reject(struct gpu_cuda_device *d, const char *label, cu_result rc,
+                              struct gpu_cuda_log *log, struct gpu_report *report)
 {
-    for (char *c = log; *c; c++)
-        if (*c == '\n' || *c == '\r' || *c == '\t') *c = ' ';
+    char words[200];
+    enum gpu_status status = gpu_cuda_result(d, rc, "loading a module", report);
+
+    if (status == GPU_OK || d->lost) return status;
+    gpu_cuda_describe(&d->api, rc, words, sizeof words);
+    for (char *c = log->text; *c; c++) *c = (unsigned char)*c < ' ' ? ' ' : *c;
+    return gpu_cuda_fail(
+        report, "bad-module", "'%.120s' does not load on compute capability %d.%d: %s%s%.350s",
+        label, d->info.cc_major, d->info.cc_minor, words, log->text[0] ? ": " : "", log->text);
 }
 
 enum gpu_status gpu_cuda_load_image(struct gpu_cuda_device *d, const char *label, const void *image,
-                                    cu_module *module, struct gpu_report *report)
+                                    struct gpu_cuda_log *log, cu_module *module,
+                                    struct gpu_report *report)
 {
-    char log[LOG_BYTES] = "", words[200];
-    int options[] = {CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_BYTES};
-    void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
-    cu_result rc = d->api.module_load(module, image, 2, options, values);
-
-    if (rc == CU_OK) return GPU_OK;
-    gpu_cuda_describe(&d->api, rc, words, sizeof words);
-    one_line(log);
-    enum gpu_status status = gpu_cuda_result(d, rc, "cuModuleLoadDataEx", report);
-    if (d->lost) return status;
-    return gpu_cuda_fail(report, "bad-module",
-                         "'%s' does not load on compute capability %d.%d: "
-                         "%s%s%.400s",
-                         label, d->info.cc_major, d->info.cc_minor, words, log[0] ? ": " : "", log);
+    *log = (struct gpu_cuda_log){
+        .options = {CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_BYTES},
+        .values = {log->text, (void *)(uintptr_t)(sizeof log->text - 1)},
+    };
+    return reject(d, label, d->api.module_load(module, image, 2, log->options, log->values), log,
+                  report);
 }
 
 enum gpu_status gpu_cuda_load(struct gpu_device *device, const char *path,
@@ -83,7 +83,7 @@ enum gpu_status gpu_cuda_load(struct gpu_device *device, const char *path,
     if (!m || !m->path)
         status = gpu_cuda_fail(report, "out-of-memory", "no host memory for module '%s'", path);
     else
-        status = gpu_cuda_load_image(d, path, image, &m->module, report);
+        status = gpu_cuda_load_image(d, path, image, &m->log, &m->module, report);
     free(image);
     if (status != GPU_OK) {
         free(m ? m->path : NULL);
@@ -160,7 +160,7 @@ static enum gpu_status find_function(struct gpu_cuda_module *m, const char *entr
     if (rc == CU_OK)
         rc = d->api.function_get(&static_shared, CU_FUNC_STATIC_SHARED_BYTES, k->function);
     k->static_shared = (uint32_t)static_shared;
-    return gpu_cuda_result(d, rc, "cuFuncLoad or cuFuncGetAttribute", report);
+    return reject(d, m->path, rc, &m->log, report);
 }
 
 enum gpu_status gpu_cuda_resolve(struct gpu_module *module, const char *entry,

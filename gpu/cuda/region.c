@@ -202,9 +202,11 @@ enum gpu_status gpu_cuda_region_take(struct gpu_cuda_device *d, uint64_t granule
         d->usage.pooled_bytes -= class * d->granule;
         return GPU_OK;
     }
-    if (class > UINT32_MAX)
-        return gpu_cuda_fail(report, "out-of-memory", "a buffer of %llu granules of %llu bytes",
-                             (unsigned long long)granules, (unsigned long long)d->granule);
+    if (class > d->info.memory_bytes / d->granule)
+        return gpu_cuda_fail(report, "out-of-memory",
+                             "a buffer of %llu granules of %llu bytes; the device has %llu bytes",
+                             (unsigned long long)granules, (unsigned long long)d->granule,
+                             (unsigned long long)d->info.memory_bytes);
     status = gpu_cuda_region_reserve(d, class * d->granule, &r, report);
     if (status != GPU_OK) return status;
     r->granules = (uint32_t) class;

@@ -9,8 +9,8 @@
  * selftest_poke(base, offset, value)  stores a u32 at base + offset
  * selftest_misaligned(out, base)   out[0] = the u32 at base + 1
  * selftest_trap(out)               stops the kernel
- * selftest_spin(out, ns)           keeps the device busy for ns of its own clock, so that even an
- *                                  ignored watchdog ends
+ * selftest_spin(out, ns)           keeps the device busy for ns of its own clock, at most 2^29
+ *                                  rounds, so that it ends whatever the watchdog does
  * selftest_shared(out, n)          writes and reads back n u32 of dynamic shared memory, out[0] =
  *                                  the last */
 const char gpu_cuda_selftest_ptx[] =
@@ -104,10 +104,13 @@ const char gpu_cuda_selftest_ptx[] =
     "    .reg .b64 %d<6>;\n"
     "    ld.param.u64 %d0, [ns];\n"
     "    mov.u64 %d1, %globaltimer;\n"
+    "    mov.u32 %r1, 0;\n"
     "again:\n"
     "    mov.u64 %d2, %globaltimer;\n"
     "    sub.u64 %d3, %d2, %d1;\n"
+    "    add.u32 %r1, %r1, 1;\n"
     "    setp.lt.u64 %p0, %d3, %d0;\n"
+    "    setp.lt.and.u32 %p0, %r1, 0x20000000, %p0;\n"
     "    @%p0 bra again;\n"
     "    mov.u32 %r0, 1;\n"
     "    ld.param.u64 %d4, [out];\n"

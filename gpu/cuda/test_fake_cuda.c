@@ -6,31 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "test_fake_internal.h"
 #include "test_fake_kernels.h"
 
-#define GRANULE (2ull << 20)
-#define MOST 4096
 #define MOST_SHARED 232448
 
 struct fake_cuda_faults fake_cuda_faults;
 struct fake_cuda_held fake_cuda_held;
-
-struct handle {
-    int fd; /* -1: free */
-    uint64_t bytes;
-    uint32_t mappings;
-    bool released;
-};
-
-struct mapping {
-    uint64_t address, bytes;
-    uint32_t handle;
-    bool accessible;
-};
 
 struct node { /* a captured launch */
     const struct fake_kernel *kernel;
@@ -58,13 +42,11 @@ struct cu_event_st {
     uint64_t ns;
 };
 
-static struct handle handles[MOST];
-static struct mapping mappings[MOST];
-static uint32_t n_handles, n_mappings;
-static uint64_t used_bytes;
-static cu_result sticky;
 static uint64_t busy_until;
-static struct cu_graph_st *capturing;
+static struct cu_graph_st *recording;
+
+cu_result fake_cuda_sticky;
+bool fake_cuda_capturing;
 static char context_object, stream_object;
 
 static uint64_t now_ns(void)
@@ -75,7 +57,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static bool fails(const char *symbol, cu_result *result)
+bool fake_cuda_fails(const char *symbol, cu_result *result)
 {
     *result = fake_cuda_faults.fail_result;
     if (!fake_cuda_faults.fail_symbol || strcmp(symbol, fake_cuda_faults.fail_symbol)) return false;
@@ -84,59 +66,51 @@ static bool fails(const char *symbol, cu_result *result)
     return false;
 }
 
-/* Every call of a context starts so. */
-#define ENTER()                                          \
-    do {                                                 \
-        cu_result wanted;                                \
-        if (sticky) return sticky;                       \
-        if (fails(__func__ + 5, &wanted)) return wanted; \
-    } while (0)
-
 /* --- what the device is --- */
 
-static cu_result fake_cuInit(unsigned flags)
+cu_result fake_cuInit(unsigned flags)
 {
     return flags ? CU_INVALID_VALUE : fake_cuda_faults.init;
 }
 
-static cu_result fake_cuDriverGetVersion(int *version)
+cu_result fake_cuDriverGetVersion(int *version)
 {
     *version = 13000;
     return CU_OK;
 }
 
-static cu_result fake_cuGetErrorName(cu_result error, const char **text)
+cu_result fake_cuGetErrorName(cu_result error, const char **text)
 {
     *text = error == CU_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_FAKE";
     return CU_OK;
 }
 
-static cu_result fake_cuGetErrorString(cu_result error, const char **text)
+cu_result fake_cuGetErrorString(cu_result error, const char **text)
 {
     (void)error;
     *text = "the fake driver says so";
     return CU_OK;
 }
 
-static cu_result fake_cuDeviceGetCount(int *count)
+cu_result fake_cuDeviceGetCount(int *count)
 {
     *count = fake_cuda_faults.devices < 0 ? 0 : 1;
     return CU_OK;
 }
 
-static cu_result fake_cuDeviceGet(cu_device *device, int ordinal)
+cu_result fake_cuDeviceGet(cu_device *device, int ordinal)
 {
     *device = ordinal;
     return ordinal == 0 ? CU_OK : CU_INVALID_VALUE;
 }
 
-static cu_result fake_cuDeviceGetName(char *name, int length, cu_device device)
+cu_result fake_cuDeviceGetName(char *name, int length, cu_device device)
 {
     snprintf(name, (size_t)length, "fake device %d", device);
     return CU_OK;
 }
 
-static cu_result fake_cuDeviceGetAttribute(int *value, int attribute, cu_device device)
+cu_result fake_cuDeviceGetAttribute(int *value, int attribute, cu_device device)
 {
     static const struct {
         int attribute, value;
@@ -162,19 +136,19 @@ static cu_result fake_cuDeviceGetAttribute(int *value, int attribute, cu_device 
     return CU_INVALID_VALUE;
 }
 
-static uint64_t device_bytes(void)
+uint64_t fake_cuda_device_bytes(void)
 {
     return fake_cuda_faults.memory_bytes ? fake_cuda_faults.memory_bytes : 8ull << 30;
 }
 
-static cu_result fake_cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
+cu_result fake_cuDeviceTotalMem_v2(size_t *bytes, cu_device device)
 {
     (void)device;
-    *bytes = device_bytes();
+    *bytes = fake_cuda_device_bytes();
     return CU_OK;
 }
 
-static cu_result fake_cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
+cu_result fake_cuDevicePrimaryCtxRetain(cu_context *context, cu_device device)
 {
     (void)device;
     ENTER();
@@ -183,217 +157,16 @@ static cu_result fake_cuDevicePrimaryCtxRetain(cu_context *context, cu_device de
     return CU_OK;
 }
 
-static cu_result fake_cuDevicePrimaryCtxRelease_v2(cu_device device)
+cu_result fake_cuDevicePrimaryCtxRelease_v2(cu_device device)
 {
     (void)device;
     fake_cuda_held.contexts--;
     return CU_OK;
 }
 
-static cu_result fake_cuCtxSetCurrent(cu_context context)
+cu_result fake_cuCtxSetCurrent(cu_context context)
 {
     return context == (cu_context)(void *)&context_object ? CU_OK : CU_INVALID_CONTEXT;
-}
-
-/* --- memory --- */
-
-static cu_result
-fake_cuMemGetAllocationGranularity(size_t *bytes, const struct cu_allocation_prop *prop, int option)
-{
-    ENTER();
-    if (prop->type != CU_ALLOCATION_PINNED || prop->location.type != CU_LOCATION_DEVICE || option)
-        return CU_INVALID_VALUE;
-    *bytes = GRANULE;
-    return CU_OK;
-}
-
-static cu_result fake_cuMemAddressReserve(cu_address *address, size_t bytes, size_t alignment,
-                                          cu_address hint, unsigned long long flags)
-{
-    ENTER();
-    if (!bytes || bytes % GRANULE || (alignment && alignment != GRANULE) || hint || flags)
-        return CU_INVALID_VALUE;
-    /* A granule more, so that the start can be rounded up; the rest stays reserved for good. */
-    uint8_t *block =
-        mmap(NULL, bytes + GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (block == MAP_FAILED) return CU_OUT_OF_MEMORY;
-    *address = ((uint64_t)(uintptr_t)block + GRANULE - 1) / GRANULE * GRANULE;
-    fake_cuda_held.reservations++;
-    return CU_OK;
-}
-
-static cu_result fake_cuMemAddressFree(cu_address address, size_t bytes)
-{
-    ENTER();
-    for (uint32_t i = 0; i < n_mappings; i++)
-        if (mappings[i].address < address + bytes &&
-            address < mappings[i].address + mappings[i].bytes)
-            return CU_INVALID_VALUE; /* still mapped */
-    munmap((void *)(uintptr_t)address, bytes);
-    fake_cuda_held.reservations--;
-    return CU_OK;
-}
-
-static cu_result fake_cuMemCreate(cu_handle *handle, size_t bytes,
-                                  const struct cu_allocation_prop *prop, unsigned long long flags)
-{
-    uint32_t at = 0;
-
-    ENTER();
-    if (!bytes || bytes % GRANULE || flags || prop->type != CU_ALLOCATION_PINNED)
-        return CU_INVALID_VALUE;
-    while (at < n_handles && handles[at].fd >= 0) at++;
-    if (used_bytes + bytes > device_bytes() || at == MOST) return CU_OUT_OF_MEMORY;
-    int fd = memfd_create("fake device memory", 0);
-    if (fd < 0 || ftruncate(fd, (off_t)bytes)) return CU_OUT_OF_MEMORY;
-    n_handles = at == n_handles ? n_handles + 1 : n_handles;
-    handles[at] = (struct handle){fd, bytes, 0, false};
-    used_bytes += bytes;
-    fake_cuda_held.handles++;
-    *handle = at + 1;
-    return CU_OK;
-}
-
-static void maybe_free(struct handle *h)
-{
-    if (!h->released || h->mappings) return;
-    close(h->fd);
-    h->fd = -1;
-    used_bytes -= h->bytes;
-    fake_cuda_held.handles--;
-}
-
-static cu_result fake_cuMemRelease(cu_handle handle)
-{
-    ENTER();
-    if (!handle || handle > n_handles || handles[handle - 1].released) return CU_INVALID_VALUE;
-    handles[handle - 1].released = true;
-    maybe_free(&handles[handle - 1]);
-    return CU_OK;
-}
-
-static cu_result fake_cuMemMap(cu_address address, size_t bytes, size_t offset, cu_handle handle,
-                               unsigned long long flags)
-{
-    ENTER();
-    if (!handle || handle > n_handles || offset || flags || address % GRANULE ||
-        bytes != handles[handle - 1].bytes || n_mappings == MOST)
-        return CU_INVALID_VALUE;
-    if (mmap((void *)(uintptr_t)address, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
-             handles[handle - 1].fd, 0) == MAP_FAILED)
-        return CU_OUT_OF_MEMORY;
-    mappings[n_mappings++] = (struct mapping){address, bytes, (uint32_t)handle - 1, false};
-    handles[handle - 1].mappings++;
-    fake_cuda_held.mappings++;
-    return CU_OK;
-}
-
-static cu_result fake_cuMemUnmap(cu_address address, size_t bytes)
-{
-    ENTER();
-    for (uint32_t i = 0; i < n_mappings; i++) {
-        struct mapping m = mappings[i];
-        if (m.address != address || m.bytes != bytes) continue;
-        mappings[i] = mappings[--n_mappings];
-        mmap((void *)(uintptr_t)address, bytes, PROT_NONE,
-             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        handles[m.handle].mappings--;
-        maybe_free(&handles[m.handle]);
-        fake_cuda_held.mappings--;
-        return CU_OK;
-    }
-    return CU_INVALID_VALUE; /* not exactly one mapping */
-}
-
-/* The mapping that holds an address, or NULL. */
-static struct mapping *mapping_at(uint64_t address)
-{
-    for (uint32_t i = 0; i < n_mappings; i++)
-        if (address >= mappings[i].address && address < mappings[i].address + mappings[i].bytes)
-            return &mappings[i];
-    return NULL;
-}
-
-static cu_result fake_cuMemSetAccess(cu_address address, size_t bytes,
-                                     const struct cu_access_desc *access, size_t count)
-{
-    ENTER();
-    if (count != 1 || access->flags != CU_ACCESS_READ_WRITE) return CU_INVALID_VALUE;
-    for (uint64_t at = address; at < address + bytes;) {
-        struct mapping *m = mapping_at(at);
-        if (!m || m->address != at) return CU_INVALID_VALUE;
-        m->accessible = true;
-        mprotect((void *)(uintptr_t)at, m->bytes, PROT_READ | PROT_WRITE);
-        at += m->bytes;
-    }
-    return CU_OK;
-}
-
-static bool accessible(uint64_t address, uint64_t bytes)
-{
-    for (uint64_t at = address; at < address + bytes;) {
-        struct mapping *m = mapping_at(at);
-        if (!m || !m->accessible) return false;
-        at = m->address + m->bytes;
-    }
-    return true;
-}
-
-static cu_result fake_cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
-{
-    ENTER();
-    if (flags != CU_HOSTALLOC_PORTABLE_MAPPED) return CU_INVALID_VALUE;
-    *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-    fake_cuda_held.host_blocks++;
-    return *memory ? CU_OK : CU_OUT_OF_MEMORY;
-}
-
-static cu_result fake_cuMemFreeHost(void *memory)
-{
-    free(memory);
-    fake_cuda_held.host_blocks--;
-    return CU_OK;
-}
-
-static cu_result fake_cuMemcpyHtoDAsync_v2(cu_address target, const void *source, size_t bytes,
-                                           cu_stream stream)
-{
-    (void)stream;
-    ENTER();
-    if (capturing || !accessible(target, bytes)) return CU_INVALID_VALUE;
-    memcpy((void *)(uintptr_t)target, source, bytes);
-    return CU_OK;
-}
-
-static cu_result fake_cuMemcpyDtoHAsync_v2(void *target, cu_address source, size_t bytes,
-                                           cu_stream stream)
-{
-    (void)stream;
-    ENTER();
-    if (capturing || !accessible(source, bytes)) return CU_INVALID_VALUE;
-    memcpy(target, (const void *)(uintptr_t)source, bytes);
-    return CU_OK;
-}
-
-static cu_result fake_cuMemcpyDtoDAsync_v2(cu_address target, cu_address source, size_t bytes,
-                                           cu_stream stream)
-{
-    (void)stream;
-    ENTER();
-    if (capturing || !accessible(source, bytes) || !accessible(target, bytes))
-        return CU_INVALID_VALUE;
-    memcpy((void *)(uintptr_t)target, (const void *)(uintptr_t)source, bytes);
-    return CU_OK;
-}
-
-static cu_result fake_cuMemsetD32Async(cu_address target, unsigned word, size_t words,
-                                       cu_stream stream)
-{
-    (void)stream;
-    ENTER();
-    if (capturing || target % 4 || !accessible(target, 4 * words)) return CU_INVALID_VALUE;
-    for (size_t i = 0; i < words; i++) ((uint32_t *)(uintptr_t)target)[i] = word;
-    return CU_OK;
 }
 
 /* --- modules --- */
@@ -406,8 +179,8 @@ static unsigned count_entries(const char *image)
     return n;
 }
 
-static cu_result fake_cuModuleLoadDataEx(cu_module *module, const void *image, unsigned n_options,
-                                         int *options, void **values)
+cu_result fake_cuModuleLoadDataEx(cu_module *module, const void *image, unsigned n_options,
+                                  int *options, void **values)
 {
     const char *at = image;
     struct cu_module_st *m;
@@ -433,7 +206,7 @@ static cu_result fake_cuModuleLoadDataEx(cu_module *module, const void *image, u
     return CU_OK;
 }
 
-static cu_result fake_cuModuleUnload(cu_module module)
+cu_result fake_cuModuleUnload(cu_module module)
 {
     free(module->functions);
     free(module);
@@ -441,7 +214,7 @@ static cu_result fake_cuModuleUnload(cu_module module)
     return CU_OK;
 }
 
-static cu_result fake_cuModuleGetFunction(cu_function *function, cu_module module, const char *name)
+cu_result fake_cuModuleGetFunction(cu_function *function, cu_module module, const char *name)
 {
     ENTER();
     for (unsigned i = 0; i < module->n; i++) {
@@ -453,38 +226,37 @@ static cu_result fake_cuModuleGetFunction(cu_function *function, cu_module modul
     return CU_NOT_FOUND;
 }
 
-static cu_result fake_cuModuleGetFunctionCount(unsigned *count, cu_module module)
+cu_result fake_cuModuleGetFunctionCount(unsigned *count, cu_module module)
 {
     *count = module->n;
     return CU_OK;
 }
 
-static cu_result fake_cuModuleEnumerateFunctions(cu_function *functions, unsigned count,
-                                                 cu_module module)
+cu_result fake_cuModuleEnumerateFunctions(cu_function *functions, unsigned count, cu_module module)
 {
     for (unsigned i = 0; i < count; i++) functions[i] = &module->functions[i];
     return CU_OK;
 }
 
-static cu_result fake_cuFuncGetName(const char **name, cu_function function)
+cu_result fake_cuFuncGetName(const char **name, cu_function function)
 {
     *name = function->kernel->name;
     return CU_OK;
 }
 
-static cu_result fake_cuFuncLoad(cu_function function)
+cu_result fake_cuFuncLoad(cu_function function)
 {
     return function ? CU_OK : CU_INVALID_VALUE;
 }
 
-static cu_result fake_cuFuncGetAttribute(int *value, int attribute, cu_function function)
+cu_result fake_cuFuncGetAttribute(int *value, int attribute, cu_function function)
 {
     (void)function;
     *value = 0;
     return attribute == CU_FUNC_STATIC_SHARED_BYTES ? CU_OK : CU_INVALID_VALUE;
 }
 
-static cu_result fake_cuFuncSetAttribute(cu_function function, int attribute, int value)
+cu_result fake_cuFuncSetAttribute(cu_function function, int attribute, int value)
 {
     ENTER();
     if (attribute != CU_FUNC_MAX_DYNAMIC_SHARED_BYTES || value > MOST_SHARED)
@@ -515,7 +287,7 @@ static void execute(const struct fake_kernel *kernel, const struct fake_launch *
         effect.error = CU_ILLEGAL_ADDRESS;
     sigaction(SIGSEGV, &segv, NULL);
     sigaction(SIGBUS, &bus, NULL);
-    sticky = sticky ? sticky : effect.error;
+    fake_cuda_sticky = fake_cuda_sticky ? fake_cuda_sticky : effect.error;
     if (effect.busy_ns) busy_until = now_ns() + effect.busy_ns;
 }
 
@@ -530,15 +302,14 @@ static cu_result record(const struct fake_kernel *kernel, const struct fake_laun
         memcpy(&n->params[i], launch->params[i], kernel->param_bytes[i]);
         n->pointers[i] = &n->params[i];
     }
-    *capturing->last = n;
-    capturing->last = &n->next;
+    *recording->last = n;
+    recording->last = &n->next;
     return CU_OK;
 }
 
-static cu_result fake_cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y,
-                                     unsigned grid_z, unsigned block_x, unsigned block_y,
-                                     unsigned block_z, unsigned shared_bytes, cu_stream stream,
-                                     void **params, void **extra)
+cu_result fake_cuLaunchKernel(cu_function function, unsigned grid_x, unsigned grid_y,
+                              unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
+                              unsigned shared_bytes, cu_stream stream, void **params, void **extra)
 {
     struct fake_launch launch = {grid_x, grid_y, block_x, shared_bytes, params};
 
@@ -547,12 +318,12 @@ static cu_result fake_cuLaunchKernel(cu_function function, unsigned grid_x, unsi
         extra || stream != (cu_stream)(void *)&stream_object ||
         (shared_bytes > 49152 && (int)shared_bytes > function->dynamic_shared))
         return CU_INVALID_VALUE;
-    if (capturing) return record(function->kernel, &launch);
+    if (recording) return record(function->kernel, &launch);
     execute(function->kernel, &launch);
     return CU_OK; /* a fault shows at the next call, as on a device */
 }
 
-static cu_result fake_cuStreamCreate(cu_stream *stream, unsigned flags)
+cu_result fake_cuStreamCreate(cu_stream *stream, unsigned flags)
 {
     ENTER();
     if (flags != CU_STREAM_NONBLOCKING) return CU_INVALID_VALUE;
@@ -561,21 +332,21 @@ static cu_result fake_cuStreamCreate(cu_stream *stream, unsigned flags)
     return CU_OK;
 }
 
-static cu_result fake_cuStreamDestroy_v2(cu_stream stream)
+cu_result fake_cuStreamDestroy_v2(cu_stream stream)
 {
     (void)stream;
     fake_cuda_held.streams--;
     return CU_OK;
 }
 
-static cu_result fake_cuStreamQuery(cu_stream stream)
+cu_result fake_cuStreamQuery(cu_stream stream)
 {
     (void)stream;
     ENTER();
     return now_ns() < busy_until ? CU_NOT_READY : CU_OK;
 }
 
-static cu_result fake_cuEventCreate(cu_event *event, unsigned flags)
+cu_result fake_cuEventCreate(cu_event *event, unsigned flags)
 {
     ENTER();
     *event = flags ? NULL : calloc(1, sizeof **event);
@@ -583,14 +354,14 @@ static cu_result fake_cuEventCreate(cu_event *event, unsigned flags)
     return *event ? CU_OK : CU_INVALID_VALUE;
 }
 
-static cu_result fake_cuEventDestroy_v2(cu_event event)
+cu_result fake_cuEventDestroy_v2(cu_event event)
 {
     free(event);
     fake_cuda_held.events--;
     return CU_OK;
 }
 
-static cu_result fake_cuEventRecord(cu_event event, cu_stream stream)
+cu_result fake_cuEventRecord(cu_event event, cu_stream stream)
 {
     (void)stream;
     ENTER();
@@ -598,36 +369,37 @@ static cu_result fake_cuEventRecord(cu_event event, cu_stream stream)
     return CU_OK;
 }
 
-static cu_result fake_cuEventElapsedTime(float *ms, cu_event start, cu_event end)
+cu_result fake_cuEventElapsedTime(float *ms, cu_event start, cu_event end)
 {
     *ms = (float)(end->ns - start->ns) / 1e6f;
     return CU_OK;
 }
 
-static cu_result fake_cuStreamBeginCapture_v2(cu_stream stream, int mode)
+cu_result fake_cuStreamBeginCapture_v2(cu_stream stream, int mode)
 {
     (void)stream;
     ENTER();
-    if (capturing || mode != CU_CAPTURE_RELAXED) return CU_INVALID_VALUE;
-    capturing = calloc(1, sizeof *capturing);
-    capturing->last = &capturing->first;
+    if (recording || mode != CU_CAPTURE_RELAXED) return CU_INVALID_VALUE;
+    recording = calloc(1, sizeof *recording);
+    recording->last = &recording->first;
+    fake_cuda_capturing = true;
     return CU_OK;
 }
 
-static cu_result fake_cuStreamEndCapture(cu_stream stream, cu_graph *graph)
+cu_result fake_cuStreamEndCapture(cu_stream stream, cu_graph *graph)
 {
     (void)stream;
     ENTER();
-    if (!capturing) return CU_INVALID_VALUE;
-    *graph = capturing;
-    capturing = NULL;
+    if (!recording) return CU_INVALID_VALUE;
+    *graph = recording;
+    recording = NULL;
+    fake_cuda_capturing = false;
     fake_cuda_held.graphs++;
     return CU_OK;
 }
 
 /* An executable graph takes the nodes over. */
-static cu_result fake_cuGraphInstantiateWithFlags(cu_exec *exec, cu_graph graph,
-                                                  unsigned long long flags)
+cu_result fake_cuGraphInstantiateWithFlags(cu_exec *exec, cu_graph graph, unsigned long long flags)
 {
     ENTER();
     if (flags || !graph->first) return CU_INVALID_VALUE;
@@ -637,7 +409,7 @@ static cu_result fake_cuGraphInstantiateWithFlags(cu_exec *exec, cu_graph graph,
     return CU_OK;
 }
 
-static cu_result fake_cuGraphLaunch(cu_exec exec, cu_stream stream)
+cu_result fake_cuGraphLaunch(cu_exec exec, cu_stream stream)
 {
     (void)stream;
     ENTER();
@@ -655,7 +427,7 @@ static void free_nodes(struct node *n)
     }
 }
 
-static cu_result fake_cuGraphDestroy(cu_graph graph)
+cu_result fake_cuGraphDestroy(cu_graph graph)
 {
     free_nodes(graph->first);
     free(graph);
@@ -663,7 +435,7 @@ static cu_result fake_cuGraphDestroy(cu_graph graph)
     return CU_OK;
 }
 
-static cu_result fake_cuGraphExecDestroy(cu_exec exec)
+cu_result fake_cuGraphExecDestroy(cu_exec exec)
 {
     free_nodes((struct node *)(void *)exec);
     fake_cuda_held.execs--;

@@ -16,7 +16,8 @@ void gpu_cuda_helpers_load(struct gpu_cuda_device *d)
     struct gpu_report report = {0};
     cu_result rc;
 
-    if (gpu_cuda_load_image(d, "helper kernels", gpu_cuda_helper_ptx, &d->helpers, &report)) {
+    if (gpu_cuda_load_image(d, "helper kernels", gpu_cuda_helper_ptx, &d->helper_log, &d->helpers,
+                            &report)) {
         snprintf(d->info.helper_note, sizeof d->info.helper_note, "%.255s", report.text);
         return;
     }
