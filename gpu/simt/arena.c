@@ -282,11 +282,18 @@ bool simt_arena_protect(struct simt_buffer *buffer, bool writable)
     return !failed;
 }
 
-struct simt_buffer *simt_arena_owner(const struct simt_arena *arena, uintptr_t address)
+static void drop_cells(struct simt_buffer *list)
 {
-    uint64_t offset = address - arena->begin;
+    for (struct simt_buffer *b = list; b; b = b->next) {
+        simt_unmap(b->cells, b->map_bytes * sizeof *b->cells);
+        b->cells = NULL;
+    }
+}
 
-    return offset < SIMT_ARENA_BYTES ? arena->owner[offset >> SIMT_GRANULE_BITS] : NULL;
+void simt_arena_drop_cells(struct simt_arena *arena)
+{
+    drop_cells(arena->live);
+    for (uint32_t i = 0; i < arena->n_pools; i++) drop_cells(arena->pools[i].free);
 }
 
 struct simt_buffer *simt_arena_nearest(const struct simt_arena *arena, uintptr_t address)

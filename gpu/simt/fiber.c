@@ -4,21 +4,6 @@
 
 #include <sys/mman.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define WITH_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WITH_ASAN 1
-#endif
-#endif
-#ifndef WITH_ASAN
-#define WITH_ASAN 0
-#endif
-
-/* One fiber's share of the reservation: a guard page and the stack above it. Pages that no kernel
- * ever touches cost nothing. */
-#define FIBER_BYTES (WITH_ASAN ? 1u << 20 : 1u << 18)
-
 /* Boost.Context's C interface (its headers are C++ only). */
 struct transfer {
     void *context, *data;
@@ -26,7 +11,7 @@ struct transfer {
 extern void *make_fcontext(void *stack_top, size_t bytes, void (*entry)(struct transfer));
 extern struct transfer jump_fcontext(void *context, void *data);
 
-#if WITH_ASAN
+#if SIMT_WITH_ASAN
 void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t bytes);
 void __sanitizer_finish_switch_fiber(void *fake_stack, const void **bottom, size_t *bytes);
 void __asan_unpoison_memory_region(const volatile void *address, size_t bytes);
@@ -36,29 +21,19 @@ struct simt_fiber simt_main_fiber;
 static struct simt_fiber fibers[SIMT_MAX_BLOCK];
 static uint32_t n_fibers;
 static struct simt_fiber *idle;
-static uintptr_t stacks;
+uintptr_t simt_stacks_low;
 static void (*fiber_body)(struct simt_fiber *self);
 
 bool simt_fibers_open(void)
 {
     void *address;
 
-    if (stacks) return true;
-    address = mmap(NULL, (size_t)SIMT_MAX_BLOCK * FIBER_BYTES, PROT_READ | PROT_WRITE,
+    if (simt_stacks_low) return true;
+    address = mmap(NULL, SIMT_STACKS_BYTES, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED) return false;
-    stacks = (uintptr_t)address;
+    simt_stacks_low = (uintptr_t)address;
     return true;
-}
-
-uintptr_t simt_stacks_begin(void)
-{
-    return stacks;
-}
-
-uint64_t simt_stacks_bytes(void)
-{
-    return (uint64_t)SIMT_MAX_BLOCK * FIBER_BYTES;
 }
 
 /* What every switch ends with, on the new stack: note where the old one stopped. */
@@ -66,7 +41,7 @@ static void arrive(struct transfer transfer, struct simt_fiber *self)
 {
     struct simt_fiber *from = transfer.data;
 
-#if WITH_ASAN
+#if SIMT_WITH_ASAN
     const void *bottom;
     size_t bytes;
 
@@ -96,7 +71,7 @@ static void build(struct simt_fiber *fiber)
     uint32_t index = (uint32_t)(fiber - fibers);
     uintptr_t top = fiber->stack_low + fiber->stack_bytes - index % 61 * 64;
 
-#if WITH_ASAN
+#if SIMT_WITH_ASAN
     __asan_unpoison_memory_region((void *)fiber->stack_low, fiber->stack_bytes);
     fiber->fake_stack = NULL;
 #endif
@@ -115,8 +90,8 @@ struct simt_fiber *simt_fiber_take(void (*body)(struct simt_fiber *self))
         return fiber;
     }
     fiber = &fibers[n_fibers];
-    fiber->stack_low = stacks + (uint64_t)n_fibers * FIBER_BYTES + SIMT_PAGE;
-    fiber->stack_bytes = FIBER_BYTES - SIMT_PAGE;
+    fiber->stack_low = simt_stacks_low + (uint64_t)n_fibers * SIMT_FIBER_BYTES + SIMT_PAGE;
+    fiber->stack_bytes = SIMT_FIBER_BYTES - SIMT_PAGE;
     mprotect((void *)(fiber->stack_low - SIMT_PAGE), SIMT_PAGE, PROT_NONE);
     n_fibers++;
     build(fiber);
@@ -131,7 +106,7 @@ void simt_fiber_give(struct simt_fiber *fiber)
 
 void simt_fiber_switch(struct simt_fiber *from, struct simt_fiber *to)
 {
-#if WITH_ASAN
+#if SIMT_WITH_ASAN
     __sanitizer_start_switch_fiber(&from->fake_stack, (void *)to->stack_low, to->stack_bytes);
 #endif
     arrive(jump_fcontext(to->context, from), from);
@@ -139,7 +114,7 @@ void simt_fiber_switch(struct simt_fiber *from, struct simt_fiber *to)
 
 void simt_fiber_abandon(struct simt_fiber *to)
 {
-#if WITH_ASAN
+#if SIMT_WITH_ASAN
     __sanitizer_start_switch_fiber(NULL, (void *)to->stack_low, to->stack_bytes);
 #endif
     jump_fcontext(to->context, NULL);

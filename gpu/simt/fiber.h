@@ -2,9 +2,26 @@
 #ifndef ATTEST_SIMT_FIBER_H
 #define ATTEST_SIMT_FIBER_H
 
+#include "include/simt_abi.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SIMT_WITH_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SIMT_WITH_ASAN 1
+#endif
+#endif
+#ifndef SIMT_WITH_ASAN
+#define SIMT_WITH_ASAN 0
+#endif
+
+/* One fiber's share of the reservation: a guard page and the stack above it. Pages that no kernel
+ * ever touches cost nothing. */
+#define SIMT_FIBER_BYTES (SIMT_WITH_ASAN ? 1u << 20 : 1u << 18)
 
 struct simt_fiber {
     void *context;       /* where to go on; NULL before the first run and after an abandoned one */
@@ -32,8 +49,8 @@ void simt_fiber_abandon(struct simt_fiber *to) __attribute__((noreturn));
 /* After a launch that was broken off: every fiber starts afresh. */
 void simt_fibers_reset(void);
 
-/* All stacks, guard pages included. */
-uintptr_t simt_stacks_begin(void);
-uint64_t simt_stacks_bytes(void);
+/* All stacks, guard pages included, begin here. */
+extern uintptr_t simt_stacks_low;
+#define SIMT_STACKS_BYTES ((uint64_t)SIMT_MAX_BLOCK * SIMT_FIBER_BYTES)
 
 #endif

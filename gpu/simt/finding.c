@@ -158,7 +158,6 @@ void simt_fail_stuck(void)
 static void describe_fault(void)
 {
     const struct simt_fault *fault = &simt_run.fault;
-    uintptr_t stacks = simt_stacks_begin();
     const char *rule = "fault";
     char place[200];
 
@@ -173,7 +172,7 @@ static void describe_fault(void)
         append("an instruction that traps: __builtin_trap or code the compiler knows to be undefined");
     } else if (fault->code == SI_KERNEL) {
         append("a misaligned vector access or an impossible address");
-    } else if (fault->address - stacks < simt_stacks_bytes()) {
+    } else if (fault->address - simt_stacks_low < SIMT_STACKS_BYTES) {
         append("the thread's stack overflowed");
     } else {
         bool found = simt_describe(fault->address, 1, place, sizeof place);

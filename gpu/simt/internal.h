@@ -4,8 +4,6 @@
 #ifndef ATTEST_SIMT_INTERNAL_H
 #define ATTEST_SIMT_INTERNAL_H
 
-#define SIMT_RUNTIME 1
-
 #include "gpu/gpu.h"
 #include "include/simt_abi.h"
 
@@ -123,7 +121,8 @@ struct simt_buffer *simt_arena_take_sparse(struct simt_arena *arena, uint64_t pa
                                            uint32_t n_extents);
 void simt_arena_give(struct simt_arena *arena, struct simt_buffer *buffer);
 bool simt_arena_protect(struct simt_buffer *buffer, bool writable);
-struct simt_buffer *simt_arena_owner(const struct simt_arena *arena, uintptr_t address);
+/* Forgets every buffer's accesses. */
+void simt_arena_drop_cells(struct simt_arena *arena);
 /* The live buffer closest to the address, or NULL. */
 struct simt_buffer *simt_arena_nearest(const struct simt_arena *arena, uintptr_t address);
 void *simt_map_zeroed(uint64_t bytes);

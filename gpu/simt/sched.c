@@ -2,13 +2,20 @@
  * to directly. A thread that never waits costs no switch: its fiber goes on with the next thread. */
 #include "run.h"
 
-#include <string.h>
+#include <immintrin.h>
 
 struct simt_run simt_run;
 
-struct simt_index simt_thread_idx, simt_block_idx, simt_block_dim, simt_grid_dim;
-uint32_t simt_lane;
-void *simt_dynamic_shared;
+/* A section of their own: trace builds know by it what a kernel may read. */
+#define REGISTER __attribute__((section("simt_registers")))
+REGISTER struct simt_index simt_thread_idx, simt_block_idx, simt_block_dim, simt_grid_dim;
+REGISTER uint32_t simt_lane;
+REGISTER void *simt_dynamic_shared;
+
+uint64_t simt_clock(void)
+{
+    return __rdtsc();
+}
 
 /* How often, out of 8, a seeded schedule leaves a warp that could go on, or takes the turn of the
  * thread that completed a barrier or collective. */

@@ -1,7 +1,364 @@
-#include "run.h"
-bool simt_trace_launch(void){return true;}
-void simt_trace_block(void){}
-void simt_trace_barrier(void){}
-void simt_trace_syncwarp(uint32_t warp, uint32_t lanes){}
-void simt_trace_atomic(const volatile void *a, uint32_t b){}
-uint64_t simt_clock(void){return __builtin_ia32_rdtsc();}
+/* Trace builds: every load and store of a kernel comes by here first.
+ *
+ * Checked are exact bounds, writes to inputs, reads of bytes never written, and races. Two accesses
+ * to a byte, at least one a write and not both atomic, race when nothing orders them:
+ *   - threads of one block are ordered by a block barrier between the accesses;
+ *   - lanes of one warp also by __syncwarp. The other warp collectives order no memory;
+ *   - blocks of one launch are ordered by nothing, except that an atomic on a word on which another
+ *     block did an atomic after __threadfence comes after everything that block did before.
+ * Time is kept as in a vector-clock detector cut down to what these rules need: a block has a tag,
+ * a thread a clock that moves at barriers and __syncwarp, and a lane knows how far the other lanes
+ * of its warp had come when they last met. A byte remembers its last write and two reads by
+ * different threads; a third reader can hide one, so a race may be missed but none is invented. */
+#include "trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One access in a cell: tag << 32 | clock << 16 | flags | thread; 0 is none. */
+#define THREAD_BITS 0x3ffu
+#define ATOMIC_BIT 0x400u
+#define RELEASE_BIT 0x800u /* an atomic of a thread that had called __threadfence */
+#define MAX_CLOCK 0xffffu
+/* Tags never wrap inside a launch: there is room for this many blocks and generations. */
+#define TAG_LIMIT 0x80000000u
+#define N_LOGGED 4096u
+
+enum access_kind { READ, WRITE, ATOMIC };
+
+struct logged_block {
+    uint32_t tag;
+    struct simt_index index;
+};
+
+static struct {
+    bool on;
+    uint32_t tag;        /* now; a block takes a new one when its clocks run out */
+    uint32_t launch_tag; /* the launch's first */
+    uint32_t block_tag;  /* the block's first */
+    uint32_t acquired;   /* tags up to this one come before the running block */
+    uint32_t base;       /* every thread's clock at the last barrier */
+    uint32_t top;        /* the highest clock so far */
+    uint16_t known[SIMT_MAX_WARPS][SIMT_WARP][SIMT_WARP]; /* [warp][lane][of lane] */
+    bool fenced[SIMT_MAX_BLOCK];
+    struct logged_block log[N_LOGGED]; /* by tag */
+} trace;
+
+/* The registers' own section: modules read them like any memory. */
+extern const char __start_simt_registers[], __stop_simt_registers[];
+
+static void new_tag(void)
+{
+    trace.tag++;
+    trace.log[trace.tag % N_LOGGED] = (struct logged_block){trace.tag, simt_block_idx};
+}
+
+static void set_clocks(uint32_t clock)
+{
+    trace.base = trace.top = clock;
+    for (uint32_t w = 0; w < simt_run.n_warps; w++)
+        for (uint32_t i = 0; i < SIMT_WARP; i++)
+            for (uint32_t j = 0; j < SIMT_WARP; j++) trace.known[w][i][j] = (uint16_t)clock;
+}
+
+/* Drops what all cells remember, so that tags can start again. */
+static void forget_all(void)
+{
+    for (struct gpu_module *m = simt_run.device->modules; m; m = m->next)
+        if (m->cells)
+            memset(m->cells, 0,
+                   (size_t)(m->table->shared_end - m->table->shared_begin) * sizeof *m->cells);
+    simt_arena_drop_cells(&simt_run.device->arena);
+    trace.tag = 0;
+}
+
+bool simt_trace_launch(void)
+{
+    trace.on = simt_run.module->table->traced;
+    if (!trace.on) return true;
+    if (trace.tag >= TAG_LIMIT) forget_all();
+    trace.launch_tag = trace.tag + 1;
+    for (struct simt_buffer *b = simt_run.device->arena.live; b; b = b->next) {
+        if (b->read_only || b->cells) continue;
+        b->cells = simt_map_zeroed(b->map_bytes * sizeof *b->cells);
+        if (!b->cells) return false;
+    }
+    return true;
+}
+
+void simt_trace_block(void)
+{
+    struct simt_buffer *dynamic = simt_run.device->dynamic_shared.impl;
+    const struct gpu_module *module = simt_run.module;
+
+    if (!trace.on) return;
+    new_tag();
+    trace.block_tag = trace.tag;
+    trace.acquired = trace.launch_tag - 1;
+    memset(trace.fenced, 0, sizeof trace.fenced);
+    set_clocks(1);
+    if (module->written)
+        memset(module->written, 0, (size_t)(module->table->shared_end - module->table->shared_begin));
+    if (dynamic->written) memset(dynamic->written, 0, dynamic->map_bytes);
+}
+
+void simt_trace_barrier(void)
+{
+    if (!trace.on) return;
+    if (trace.top + 1 < MAX_CLOCK) {
+        set_clocks(trace.top + 1);
+        return;
+    }
+    new_tag(); /* everything before counts as ordered, which after a barrier it is */
+    set_clocks(1);
+}
+
+void simt_trace_syncwarp(uint32_t warp, uint32_t lanes)
+{
+    uint16_t joined[SIMT_WARP] = {0};
+
+    if (!trace.on) return;
+    if (trace.top + 1 >= MAX_CLOCK) {
+        new_tag(); /* a race across this point is missed */
+        set_clocks(1);
+    }
+    for (uint32_t i = 0; i < SIMT_WARP; i++) {
+        uint16_t *known = trace.known[warp][i];
+
+        if (!(lanes >> i & 1)) continue;
+        known[i]++;
+        if (known[i] > trace.top) trace.top = known[i];
+        for (uint32_t j = 0; j < SIMT_WARP; j++)
+            if (known[j] > joined[j]) joined[j] = known[j];
+    }
+    for (uint32_t i = 0; i < SIMT_WARP; i++)
+        if (lanes >> i & 1) memcpy(trace.known[warp][i], joined, sizeof joined);
+}
+
+void simt_trace_fence(void)
+{
+    trace.fenced[simt_run.current] = true;
+}
+
+/* The running thread's access as a cell remembers it. */
+static uint64_t stamp(enum access_kind kind)
+{
+    uint32_t me = simt_run.current, lane = me % SIMT_WARP;
+    uint32_t flags = kind != ATOMIC ? 0 : trace.fenced[me] ? ATOMIC_BIT | RELEASE_BIT : ATOMIC_BIT;
+
+    return (uint64_t)trace.tag << 32 | (uint64_t)trace.known[me / SIMT_WARP][lane][lane] << 16 |
+           flags | me;
+}
+
+/* Whether the remembered access comes before whatever the running thread does now. */
+static inline bool is_ordered(uint64_t then, bool shared)
+{
+    uint32_t tag = (uint32_t)(then >> 32), clock = (uint32_t)(then >> 16) & 0xffff;
+    uint32_t other = (uint32_t)then & THREAD_BITS, me = simt_run.current;
+
+    if (tag != trace.tag)
+        return tag < trace.launch_tag || tag >= trace.block_tag || tag <= trace.acquired || shared;
+    if (other == me || clock < trace.base) return true;
+    return other / SIMT_WARP == me / SIMT_WARP &&
+           trace.known[me / SIMT_WARP][me % SIMT_WARP][other % SIMT_WARP] > clock;
+}
+
+static void fail_race(uintptr_t address, uint64_t bytes, enum access_kind kind, uint64_t then,
+                      bool then_write, bool shared, uintptr_t site)
+{
+    const struct logged_block *block = &trace.log[(uint32_t)(then >> 32) % N_LOGGED];
+    struct simt_index thread = simt_run.threads[then & THREAD_BITS].index;
+    const char *now = kind == READ ? "read" : kind == WRITE ? "write" : "atomic";
+    const char *was = then & ATOMIC_BIT ? "atomic" : then_write ? "write" : "read";
+    char place[200], other[96] = "an earlier block";
+
+    simt_describe(address, bytes, place, sizeof place);
+    if ((uint32_t)(then >> 32) >= trace.block_tag)
+        snprintf(other, sizeof other, "thread (%u,%u,%u)", thread.x, thread.y, thread.z);
+    else if (block->tag == (uint32_t)(then >> 32))
+        snprintf(other, sizeof other, "block (%u,%u,%u) thread (%u,%u,%u)", block->index.x,
+                 block->index.y, block->index.z, thread.x, thread.y, thread.z);
+    simt_fail(shared ? "shared-race" : "global-race", site,
+              "%s of %s with nothing to order it after the %s by %s", now, place, was, other);
+}
+
+/* Keeps the newest read, and beside it one of another warp or block if there is one. */
+static inline void note_read(struct simt_cell *cell, uint64_t now)
+{
+    uint64_t last = cell->read;
+    bool same_thread = ((last ^ now) & (0xffffffff00000000 | THREAD_BITS)) == 0;
+    bool same_warp = ((last ^ now) & (0xffffffff00000000 | (THREAD_BITS & ~31u))) == 0;
+
+    if (last && !same_thread && (!same_warp || cell->other_read >> 32 != now >> 32))
+        cell->other_read = last;
+    cell->read = now;
+}
+
+static inline void check_races(struct simt_cell *cells, uintptr_t address, uint64_t bytes,
+                               enum access_kind kind, bool shared, uintptr_t site)
+{
+    uint64_t now = stamp(kind);
+
+    for (uint64_t i = 0; i < bytes; i++) {
+        struct simt_cell *cell = &cells[i];
+        uint64_t write = cell->write;
+
+        if (kind == ATOMIC && (write & RELEASE_BIT) && (uint32_t)(write >> 32) < trace.block_tag &&
+            (uint32_t)(write >> 32) > trace.acquired)
+            trace.acquired = (uint32_t)(write >> 32);
+        if (write && !is_ordered(write, shared) && !(kind == ATOMIC && (write & ATOMIC_BIT)))
+            fail_race(address, bytes, kind, write, true, shared, site);
+        if (kind == READ) {
+            if (cell->read != now) note_read(cell, now);
+            continue;
+        }
+        if (cell->read && !is_ordered(cell->read, shared))
+            fail_race(address, bytes, kind, cell->read, false, shared, site);
+        if (cell->other_read && !is_ordered(cell->other_read, shared))
+            fail_race(address, bytes, kind, cell->other_read, false, shared, site);
+        *cell = (struct simt_cell){now, 0, 0};
+    }
+}
+
+static void fail_bounds(uintptr_t address, uint64_t bytes, enum access_kind kind, uintptr_t site)
+{
+    char place[200];
+    bool found = simt_describe(address, bytes, place, sizeof place);
+    const char *rule = !found ? "fault" : kind == READ ? "out-of-bounds-read" : "out-of-bounds-write";
+
+    simt_fail(rule, site, "%s of %llu bytes of %s",
+              kind == READ ? "read" : kind == WRITE ? "write" : "atomic",
+              (unsigned long long)bytes, place);
+}
+
+/* Reads need every byte written; writes make it so. */
+static inline void check_written(uint8_t *written, uintptr_t address, uint64_t bytes,
+                                 enum access_kind kind, uintptr_t site)
+{
+    char place[200];
+
+    if (kind != WRITE) {
+        for (uint64_t i = 0; i < bytes; i++) {
+            if (written[i]) continue;
+            simt_describe(address + i, 1, place, sizeof place);
+            simt_fail("uninitialised-read", site, "read of %s before anything wrote it", place);
+        }
+    }
+    if (kind != READ)
+        for (uint64_t i = 0; i < bytes; i++) written[i] = 1;
+}
+
+static inline void check_buffer(struct simt_buffer *buffer, uintptr_t address, uint64_t bytes,
+                                enum access_kind kind, uintptr_t site)
+{
+    uint64_t in_map = address - buffer->map;
+    char place[200];
+
+    if (!buffer->live || address < buffer->begin || address - buffer->begin > buffer->size ||
+        bytes > buffer->size - (address - buffer->begin) ||
+        (buffer->extents && !simt_is_backed(buffer, address - buffer->begin, bytes)))
+        fail_bounds(address, bytes, kind, site);
+    if (kind != READ && buffer->read_only) {
+        simt_describe(address, bytes, place, sizeof place);
+        simt_fail("write-to-input", site, "write of %s, an input", place);
+    }
+    if (buffer->written) check_written(buffer->written + in_map, address, bytes, kind, site);
+    if (!buffer->read_only)
+        check_races(buffer->cells + in_map, address, bytes, kind, buffer->shared, site);
+}
+
+static void check_static_shared(uintptr_t address, uint64_t bytes, enum access_kind kind,
+                                uintptr_t site)
+{
+    const struct gpu_module *module = simt_run.module;
+    const struct simt_variable *variable = simt_find_variable(module, address);
+    uint64_t at = address - (uintptr_t)module->table->shared_begin;
+
+    if (!variable || address < variable->begin || bytes > variable->size ||
+        address - variable->begin > variable->size - bytes)
+        fail_bounds(address, bytes, kind, site);
+    check_written(module->written + at, address, bytes, kind, site);
+    check_races(module->cells + at, address, bytes, kind, true, site);
+}
+
+/* Everything a kernel may touch: its stack, buffers, static shared memory, and unchecked the
+ * module's own constants and device variables, and the registers. */
+static inline void check(uintptr_t address, uint64_t bytes, enum access_kind kind, uintptr_t site)
+{
+    const struct gpu_module *module = simt_run.module;
+    const struct simt_module_table *table;
+    uint64_t in_arena;
+
+    if (address - simt_stacks_low < SIMT_STACKS_BYTES) return;
+    if (!simt_run.in_fiber || bytes == 0) return; /* a constructor of the module */
+    in_arena = address - simt_run.device->arena.begin;
+    if (in_arena < SIMT_ARENA_BYTES) {
+        struct simt_buffer *owner = simt_run.device->arena.owner[in_arena >> SIMT_GRANULE_BITS];
+
+        if (!owner) fail_bounds(address, bytes, kind, site);
+        check_buffer(owner, address, bytes, kind, site);
+        return;
+    }
+    table = module->table;
+    if (address - (uintptr_t)table->shared_begin <
+        (uintptr_t)table->shared_end - (uintptr_t)table->shared_begin) {
+        check_static_shared(address, bytes, kind, site);
+        return;
+    }
+    if (address - module->image_begin < module->image_end - module->image_begin) return;
+    if (kind == READ && address >= (uintptr_t)__start_simt_registers &&
+        address < (uintptr_t)__stop_simt_registers)
+        return;
+    fail_bounds(address, bytes, kind, site);
+}
+
+#define SITE ((uintptr_t)__builtin_return_address(0))
+#define CALLBACKS(bytes)                                                                           \
+    void simt_load##bytes##_noabort(uintptr_t address)                                             \
+    {                                                                                              \
+        check(address, bytes, READ, SITE);                                                         \
+    }                                                                                              \
+    void simt_store##bytes##_noabort(uintptr_t address)                                            \
+    {                                                                                              \
+        check(address, bytes, WRITE, SITE);                                                        \
+    }
+CALLBACKS(1)
+CALLBACKS(2)
+CALLBACKS(4)
+CALLBACKS(8)
+CALLBACKS(16)
+
+void simt_loadN_noabort(uintptr_t address, uint64_t bytes)
+{
+    check(address, bytes, READ, SITE);
+}
+
+void simt_storeN_noabort(uintptr_t address, uint64_t bytes)
+{
+    check(address, bytes, WRITE, SITE);
+}
+
+void simt_trace_atomic(const volatile void *address, uint32_t bytes)
+{
+    check((uintptr_t)address, bytes, ATOMIC, SITE);
+}
+
+void *__wrap_memcpy(void *target, const void *source, size_t bytes)
+{
+    check((uintptr_t)source, bytes, READ, SITE);
+    check((uintptr_t)target, bytes, WRITE, SITE);
+    return memmove(target, source, bytes);
+}
+
+void *__wrap_memmove(void *target, const void *source, size_t bytes)
+{
+    check((uintptr_t)source, bytes, READ, SITE);
+    check((uintptr_t)target, bytes, WRITE, SITE);
+    return memmove(target, source, bytes);
+}
+
+void *__wrap_memset(void *target, int value, size_t bytes)
+{
+    check((uintptr_t)target, bytes, WRITE, SITE);
+    return memset(target, value, bytes);
+}

@@ -20,6 +20,7 @@
 #include <type_traits>
 #include <utility>
 
+#define SIMT_MODULE 1
 #include "simt_abi.h"
 
 #undef assert

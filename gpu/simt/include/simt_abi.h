@@ -73,10 +73,10 @@ extern "C" {
 /* The running thread's lane and the block's dynamic shared memory, kept by the scheduler. The other
  * registers (threadIdx, ...) are declared where their types are: cuda_runtime.h, run.h. A thread
  * never sees its registers change, so to a module they are constants. */
-#ifdef SIMT_RUNTIME
-#define SIMT_REGISTER
-#else
+#ifdef SIMT_MODULE
 #define SIMT_REGISTER const
+#else
+#define SIMT_REGISTER
 #endif
 extern SIMT_REGISTER uint32_t simt_lane;
 extern void *SIMT_REGISTER simt_dynamic_shared;
@@ -91,8 +91,10 @@ void simt_trap(void);
 void simt_assert(const char *expression, const char *file, int line);
 uint64_t simt_clock(void);
 
-/* Trace builds only: an atomic operation is about to touch [address, address + bytes). */
+/* Trace builds only: an atomic operation is about to touch [address, address + bytes); the thread
+ * has called __threadfence. */
 void simt_trace_atomic(const volatile void *address, uint32_t bytes);
+void simt_trace_fence(void);
 
 #ifdef __cplusplus
 }

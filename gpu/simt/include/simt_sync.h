@@ -132,17 +132,20 @@ SIMT_FN unsigned __reduce_xor_sync(unsigned mask, unsigned value)
 }
 
 /* Threads share one processor here, so a fence only has to hold the compiler. */
-SIMT_FN void __threadfence(void)
-{
-    __asm__ volatile("" ::: "memory");
-}
 SIMT_FN void __threadfence_block(void)
 {
     __asm__ volatile("" ::: "memory");
 }
-SIMT_FN void __threadfence_system(void)
+SIMT_FN void __threadfence(void)
 {
     __asm__ volatile("" ::: "memory");
+#ifdef SIMT_TRACE
+    simt_trace_fence();
+#endif
+}
+SIMT_FN void __threadfence_system(void)
+{
+    __threadfence();
 }
 SIMT_FN void __nanosleep(unsigned)
 {
