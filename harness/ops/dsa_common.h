@@ -1,0 +1,84 @@
+/* What the descriptors of the DSA selector and of the decode pipeline share: keys of a sequence with
+ * padding and invalid tokens, geometry vectors, rows of a batch. */
+#ifndef ATTEST_OPS_DSA_COMMON_H
+#define ATTEST_OPS_DSA_COMMON_H
+
+#include "gpu/launch_dsa.h"
+#include "harness/op.h"
+#include "harness/values.h"
+#include "ref/dsa.h"
+
+/* Which of the tokens after the left padding are invalid. */
+enum dsa_invalid {
+    DSA_INVALID_NONE,
+    DSA_INVALID_SCATTERED,  /* one in five */
+    DSA_INVALID_FIRST_SLOT, /* the first token of every third pool */
+    DSA_INVALID_LAST_SLOT,  /* the last token of every third pool */
+    DSA_INVALID_POOL,       /* every token of every third pool */
+    DSA_INVALID_END,        /* the last third of the sequence */
+    DSA_INVALID_ALL
+};
+extern const char *const dsa_invalid_names[];
+
+/* The keys of one sequence. Pools are counted from the first token after the padding. */
+struct dsa_keys {
+    uint32_t len, pad, kpool; /* len: tokens, the padding included */
+    enum dsa_invalid invalid;
+    uint64_t seed;
+    int64_t change; /* tokens from here on have other data; -1: none */
+};
+bool dsa_key_valid(const struct dsa_keys *keys, uint32_t token);
+/* Row of a field that holds the token's data: it does not depend on the padding. */
+uint64_t dsa_key_row(const struct dsa_keys *keys, uint32_t token);
+/* Pools of the sequence from `first` on, with a trailing partial one or without; 0 for kpool 0. */
+uint32_t dsa_pools(int64_t len, int64_t first, uint32_t kpool, bool partial);
+/* indices [pools, kpool], valid [pools] as compression gives them. */
+void dsa_pool_tables(const struct dsa_keys *keys, uint32_t pools, int32_t *indices, uint8_t *valid);
+/* The least power of two that is not below n, at least 1. */
+uint64_t dsa_power_above(uint64_t n);
+
+/* Geometry vectors: none; the scalars again; the scalars larger than what the vector says. */
+enum dsa_geom { DSA_GEOM_NONE, DSA_GEOM_SAME, DSA_GEOM_SHORTER };
+extern const char *const dsa_geom_names[];
+
+/* The numbers that count, and the scalars passed beside them. */
+struct dsa_extent {
+    uint32_t len, pools, complete, select_k, np2;
+    uint32_t scalar_len, scalar_pools, scalar_select_k, scalar_np2;
+    int32_t numbers[GPU_DSA_GEOM_INTS];
+    bool given; /* a vector is passed */
+};
+/* Fills the scalars and the vector from the five numbers; `slack` more pools of `kpool` tokens for
+ * DSA_GEOM_SHORTER. */
+void dsa_extent_close(struct dsa_extent *e, enum dsa_geom geom, uint32_t slack, uint32_t kpool);
+/* Adds the input "geom" where the extent has one. Call it after every other tensor. */
+bool dsa_add_geom(struct instance *in, const struct dsa_extent *e);
+/* The buffer of "geom", NULL where there is none. */
+const struct gpu_buffer *dsa_geom_buffer(const struct instance *in, const struct dsa_extent *e,
+                                         const struct gpu_buffer *buffers);
+
+/* The regime a parameter names. */
+enum regime dsa_regime(const struct case_line *c, const char *key);
+/* A field row times 2^exponent, stored. */
+void dsa_store_scaled(const struct field *f, uint64_t row, int exponent, enum dtype dtype,
+                      void *out);
+
+/* Rows of a batch, for operations with the parameters rows, first and reverse: the key of a row says
+ * which data it has, so that a batch can be reordered or cut. */
+uint32_t dsa_row_key(const struct case_line *c, uint32_t row);
+/* Element `row key` of a list that repeats; `empty` for an empty one. */
+int64_t dsa_row_item(const struct case_line *c, const char *list, uint32_t row, int64_t empty);
+bool dsa_edit_reversed(const struct case_line *base, struct rng *r, struct case_line *changed);
+int64_t dsa_row_reversed(const struct case_line *base, const struct case_line *changed, int64_t row);
+bool dsa_edit_alone(const struct case_line *base, struct rng *r, struct case_line *changed);
+int64_t dsa_row_alone(const struct case_line *base, const struct case_line *changed, int64_t row);
+/* Drops the geometry vector: the scalars alone must give the same. */
+bool dsa_edit_no_geom(const struct case_line *base, struct rng *r, struct case_line *changed);
+
+/* Numbers for geometries that may break any rule. */
+uint32_t dsa_absurd_u32(struct rng *r, int64_t usual);
+float dsa_absurd_real(struct rng *r);
+/* Gives one of the named integer parameters an absurd value. */
+void dsa_absurd_param(struct case_line *c, struct rng *r, const char *const *keys, uint32_t count);
+
+#endif

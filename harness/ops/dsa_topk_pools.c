@@ -1,0 +1,309 @@
+/* dsa_topk_pools: the best pools of each row of scores (ops.md §2). */
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/ops/dsa_common.h"
+#include "ref/formats.h"
+
+enum { STREAM_SCORE = 1, STREAM_KIND = 2 };
+
+/* Scores have regimes of their own: what matters is how they tie and where they lie. */
+enum score_regime {
+    SCORES_NORMAL,
+    SCORES_TIES,        /* a dozen different values */
+    SCORES_EQUAL,       /* all the same */
+    SCORES_LOWEST,      /* no candidates: all -FLT_MAX */
+    SCORES_SOME_LOWEST, /* most -FLT_MAX, fewer candidates than wanted */
+    SCORES_RELU,        /* most exactly 0, some above and below */
+    SCORES_ZEROS,       /* +0 and -0, which are equal, and the least subnormals */
+    SCORES_LOW_BITS,    /* neighbours in the last bits */
+    SCORES_SOME_NAN,
+    SCORES_ALL_NAN,     /* with different payloads */
+    SCORES_INFINITE,    /* both infinities beside numbers, -FLT_MAX and NaN */
+    SCORES_NEGATIVE,
+    SCORES_SUBNORMAL,
+    SCORES_ASCENDING,
+    SCORES_DESCENDING,
+    SCORES_CUT_TIE,     /* one value on both sides of the place where the list ends */
+    SCORES_BITS,        /* any bit pattern */
+    SCORE_REGIMES
+};
+static const char *const regimes[] = {"normal",   "ties",      "equal",      "lowest",
+                                      "some_lowest", "relu",   "zeros",      "low_bits",
+                                      "some_nan", "all_nan",   "infinite",   "negative",
+                                      "subnormal", "ascending", "descending", "cut_tie",
+                                      "bits",     NULL};
+
+static const struct param params[] = {
+    {"rows", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "query rows", 1},
+    {"pools", PARAM_INT, false, "37", 0, UINT32_MAX, NULL, "scores of a row", 1},
+    {"select", PARAM_INT, false, "8", 0, UINT32_MAX, NULL, "pools to select", 1},
+    {"np2", PARAM_INT, true, "-1", -1, UINT32_MAX, NULL,
+     "sort size; -1: the power of two not below select", -1},
+    {"geom", PARAM_ENUM, false, "none", 0, 0, dsa_geom_names, "geometry vector, one row only", 0},
+    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector", 1},
+    {"append", PARAM_INT, true, "0", 0, 1 << 20, NULL, "further pools at the end, all NaN", 0},
+    {"halve", PARAM_INT, true, "0", 0, 1, NULL, "scores half as large", 0},
+    {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which row comes first", 0},
+    {"reverse", PARAM_INT, true, "0", 0, 1, NULL, "rows in reverse order", 0},
+    {"regime", PARAM_ENUM, false, "normal", 0, 0, regimes, "scores", 0},
+    {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
+};
+
+static const struct preset presets[] = {{"glm53", "pools=650,select=512"}, {NULL, NULL}};
+
+static const char *const always[] = {
+    "dsa_topk_pools:model=glm53,rows=2,regime=ties,seed=0x53",
+    "dsa_topk_pools:pools=262144,select=512,regime=low_bits,seed=0x54",
+    "dsa_topk_pools:pools=262144,select=512,regime=relu,seed=0x55",
+    "dsa_topk_pools:pools=262143,select=2048,regime=bits,seed=0x56",
+    "dsa_topk_pools:pools=65537,select=512,rows=2,regime=equal,seed=0x57",
+    "dsa_topk_pools:pools=9000,select=8192,regime=normal,seed=0x58",
+    NULL};
+
+static struct dsa_extent extent_of(const struct case_line *c)
+{
+    uint32_t pools = case_u32(c, "pools"), select = case_u32(c, "select");
+    int64_t np2 = case_int(c, "np2");
+    struct dsa_extent e = {.len = pools, /* a pool of one token: the length does not matter here */
+                           .pools = pools + case_u32(c, "append"),
+                           .complete = pools,
+                           .select_k = select,
+                           .np2 = np2 >= 0 ? (uint32_t)np2 : (uint32_t)dsa_power_above(select)};
+    dsa_extent_close(&e, (enum dsa_geom)case_int(c, "geom"), case_u32(c, "slack"), 1);
+    return e;
+}
+
+static void gpu_args(const struct case_line *c, const struct dsa_extent *e,
+                     struct gpu_dsa_topk_pools *a)
+{
+    *a = (struct gpu_dsa_topk_pools){.Q = case_u32(c, "rows"),
+                                     .P = e->scalar_pools,
+                                     .NP2 = e->scalar_np2,
+                                     .select_k = e->scalar_select_k,
+                                     .host_geom = e->given ? e->numbers : NULL};
+}
+
+static void ref_args(const struct case_line *c, const struct dsa_extent *e,
+                     const struct instance *in, struct ref_dsa_topk_pools *g)
+{
+    *g = (struct ref_dsa_topk_pools){.Q = case_u32(c, "rows"),
+                                     .P = e->scalar_pools,
+                                     .NP2 = e->scalar_np2,
+                                     .select_k = e->scalar_select_k,
+                                     .geom = e->given ? e->numbers : NULL};
+    if (in) g->scores = instance_data(in, "scores");
+}
+
+static bool ref_accepts(const struct case_line *c, const struct instance *in,
+                        struct ref_refusal *why)
+{
+    struct dsa_extent e = extent_of(c);
+    struct ref_dsa_topk_pools g;
+    ref_args(c, &e, in, &g);
+    return ref_dsa_topk_pools_accepts(&g, why);
+}
+
+static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
+                                 struct gpu_report *report)
+{
+    struct dsa_extent e = extent_of(c);
+    struct gpu_dsa_topk_pools a;
+    gpu_args(c, &e, &a);
+    return gpu_dsa_topk_pools_check(&a, report);
+}
+
+static float infinite_score(uint32_t kind, float normal)
+{
+    switch (kind % 7) {
+    case 0: return INFINITY;
+    case 1: return -INFINITY;
+    case 2: return NAN;
+    case 3: return -FLT_MAX;
+    case 4: return FLT_MAX;
+    default: return normal;
+    }
+}
+
+static float zero_score(uint32_t kind)
+{
+    static const uint32_t bits[] = {0, 0x80000000u, 0, 0x80000000u, 1, 0x80000001u};
+    return ref_f32_from_bits(bits[kind % 6]);
+}
+
+/* Score `pool` of the row with this key; `select` is how many are wanted of `pools`. */
+static float score_of(enum score_regime regime, uint64_t seed, uint64_t key, uint32_t pool,
+                      uint32_t pools, uint32_t select)
+{
+    uint64_t at = key << 32 | pool;
+    uint32_t kind = random_u32(seed, STREAM_KIND, at), word = random_u32(seed, STREAM_SCORE, at);
+    float normal = (float)random_normal_from(word);
+    switch (regime) {
+    case SCORES_NORMAL: break;
+    case SCORES_TIES: return (float)(word % 12) * 0.25f - 1;
+    case SCORES_EQUAL: return (float)random_normal_from(random_u32(seed, STREAM_SCORE, key << 32));
+    case SCORES_LOWEST: return -FLT_MAX;
+    case SCORES_SOME_LOWEST:
+        return kind % (pools + 1) < select / 2 + 1 ? normal : -FLT_MAX;
+    case SCORES_RELU: return kind % 16 == 0 ? normal : 0;
+    case SCORES_ZEROS: return zero_score(kind);
+    case SCORES_LOW_BITS: return ref_f32_from_bits(0x3fc00000u + word % 9);
+    case SCORES_SOME_NAN: return kind % 4 ? normal : ref_f32_from_bits(0x7f800001u | word);
+    case SCORES_ALL_NAN: return ref_f32_from_bits(0x7f800001u | word);
+    case SCORES_INFINITE: return infinite_score(kind, normal);
+    case SCORES_NEGATIVE: return -fabsf(normal);
+    case SCORES_SUBNORMAL: return ref_f32_from_bits((word & 0x80000000u) | (word & 0x3ff));
+    case SCORES_ASCENDING: return (float)pool - (float)(kind % 2);
+    case SCORES_DESCENDING: return (float)(pools - pool) - (float)(kind % 2);
+    case SCORES_CUT_TIE: return kind % 3 == 0 ? 1 + fabsf(normal) : kind % 3 == 1 ? 1 : normal - 4;
+    case SCORES_BITS: return ref_f32_from_bits(word);
+    case SCORE_REGIMES: break;
+    }
+    return normal;
+}
+
+static bool build(const struct case_line *c, struct instance *in)
+{
+    struct dsa_extent e = extent_of(c);
+    uint64_t rows = case_u32(c, "rows"), pools = case_u32(c, "pools");
+    uint64_t shape[] = {rows, e.scalar_pools}, out_shape[] = {rows, e.select_k};
+    uint64_t out_stride[] = {e.scalar_select_k, 1};
+    struct tensor *scores = instance_add(in, "scores", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 2, shape,
+                                         "query,pool");
+    if (!scores || !instance_add_strided(in, "selected", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2,
+                                         out_shape, out_stride, 0, rows * e.scalar_select_k,
+                                         "query,item"))
+        return false;
+    float *out = (float *)(void *)scores->data;
+    float factor = case_int(c, "halve") ? 0.5f : 1;
+    poison_fill(out, DTYPE_F32, rows * e.scalar_pools, in->poison);
+    for (uint64_t row = 0; row < rows; row++) {
+        float *at = out + row * e.scalar_pools;
+        for (uint64_t pool = 0; pool < pools; pool++)
+            at[pool] = factor * score_of((enum score_regime)case_int(c, "regime"), case_seed(c),
+                                         dsa_row_key(c, (uint32_t)row), (uint32_t)pool,
+                                         (uint32_t)pools, e.select_k);
+        for (uint64_t pool = pools; pool < e.pools; pool++) at[pool] = NAN;
+    }
+    return dsa_add_geom(in, &e);
+}
+
+static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
+                              const struct instance *in, const struct gpu_buffer *buffers,
+                              struct gpu_report *report)
+{
+    struct dsa_extent e = extent_of(c);
+    struct gpu_dsa_topk_pools a;
+    gpu_args(c, &e, &a);
+    a.scores = &buffers[instance_index(in, "scores")];
+    a.selected = &buffers[instance_index(in, "selected")];
+    a.geom = dsa_geom_buffer(in, &e, buffers);
+    return gpu_dsa_topk_pools(&targets[0], &a, report);
+}
+
+static void oracle(const struct case_line *c, const struct instance *in,
+                   const struct ref_error_model *model, const uint8_t *const *got,
+                   struct expected *e)
+{
+    struct dsa_extent extent = extent_of(c);
+    struct ref_dsa_topk_pools g;
+    ref_args(c, &extent, in, &g);
+    ref_dsa_topk_pools(&g, (int32_t *)(void *)e[instance_index(in, "selected")].exact);
+}
+
+static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
+{
+    static const int64_t around[] = {32, 64, 256, 512, 1024};
+    uint32_t longest = tier == TIER_FULL ? 20000 : 1500;
+    uint32_t rows = rng_one_in(r, 3) ? (uint32_t)rng_range(r, 2, 4) : 1;
+    uint32_t pools = (uint32_t)rng_edge(r, 1, longest, rng_pick(r, around, 5));
+    uint32_t select = (uint32_t)rng_edge(r, 1, rng_one_in(r, 2) ? 40 : 600, rng_pick(r, around, 5));
+    /* Every fourth time as many as there are, or one more or less. */
+    if (rng_one_in(r, 4)) select = (uint32_t)rng_range(r, pools > 1 ? pools - 1 : 1, pools + 1);
+    case_set_int(c, "rows", rows);
+    case_set_int(c, "pools", pools);
+    case_set_int(c, "select", select);
+    if (rng_one_in(r, 4)) {
+        uint64_t np2 = dsa_power_above(select) << rng_range(r, 0, 2);
+        case_set_int(c, "np2", np2 > 8192 ? 8192 : (int64_t)np2);
+    }
+    if (case_int(c, "np2") >= 0 && case_int(c, "np2") < select) case_set_int(c, "np2", -1);
+    case_set_int(c, "regime", (int64_t)(index % SCORE_REGIMES));
+    if (case_enum_is(c, "regime", "cut_tie")) {
+        case_set_int(c, "select", rng_range(r, (pools + 2) / 3, 1 + pools / 2));
+        case_set_int(c, "np2", -1);
+    }
+    if (rng_one_in(r, 4)) {
+        case_set_int(c, "rows", 1);
+        case_set_int(c, "geom", rng_range(r, 1, 2));
+        case_set_int(c, "slack", rng_edge(r, 1, 300, 64));
+    }
+}
+
+static void sample_wild(struct case_line *c, struct rng *r)
+{
+    static const char *const keys[] = {"rows", "pools", "select", "np2"};
+    sample(c, r, TIER_QUICK, rng_u32(r));
+    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--)
+        dsa_absurd_param(c, r, keys, 4);
+}
+
+/* NaN ranks after every number and a tie goes to the lower pool, so pools of NaN at the end change
+ * nothing as long as there are enough others. */
+static bool edit_append(const struct case_line *base, struct rng *r, struct case_line *changed)
+{
+    if (case_int(base, "select") > case_int(base, "pools")) return false;
+    case_set_int(changed, "append", rng_edge(r, 1, 700, 256));
+    return true;
+}
+
+/* Halving keeps the order where it keeps every difference. */
+static bool edit_halve(const struct case_line *base, struct rng *r, struct case_line *changed)
+{
+    if (case_enum_is(base, "regime", "subnormal") || case_enum_is(base, "regime", "zeros") ||
+        case_enum_is(base, "regime", "bits"))
+        return false;
+    case_set_int(changed, "halve", 1);
+    return true;
+}
+
+static bool edit_np2(const struct case_line *base, struct rng *r, struct case_line *changed)
+{
+    struct dsa_extent e = extent_of(base);
+    if (e.np2 > 4096) return false;
+    case_set_int(changed, "np2", (int64_t)e.np2 * 2);
+    return true;
+}
+
+static const struct relation relations[] = {
+    {"rows-reversed", RELATION_SAME_BITS, dsa_edit_reversed, dsa_row_reversed},
+    {"row-alone", RELATION_SAME_BITS, dsa_edit_alone, dsa_row_alone},
+    {"nan-pools-appended", RELATION_SAME_BITS, edit_append, NULL},
+    {"scores-halved", RELATION_SAME_BITS, edit_halve, NULL},
+    {"np2-doubled", RELATION_SAME_BITS, edit_np2, NULL},
+    {"geometry-dropped", RELATION_SAME_BITS, dsa_edit_no_geom, NULL},
+    {NULL, RELATION_SAME_BITS, NULL, NULL}};
+
+static const char *const modules[] = {"dsa_indexer", NULL};
+
+const struct op op_dsa_topk_pools = {
+    .name = "dsa_topk_pools",
+    .modules = modules,
+    .family = "dsa",
+    .summary = "the best pools of each row, in a strict order",
+    .contract = CONTRACT_EXACT,
+    .params = params,
+    .n_params = sizeof params / sizeof *params,
+    .presets = presets,
+    .always = always,
+    .relations = relations,
+    .sample = sample,
+    .sample_wild = sample_wild,
+    .ref_accepts = ref_accepts,
+    .gpu_check = gpu_check,
+    .build = build,
+    .launch = launch,
+    .oracle = oracle,
+};
