@@ -11,14 +11,20 @@
 #include <time.h>
 #include <unistd.h>
 
+/* What a worker sends back. */
+struct message {
+    struct result result;
+    bool healthy; /* the worker can take another job */
+};
+
 struct worker {
     pid_t pid;
     int jobs, results; /* parent's ends */
     bool busy;
     uint64_t job;
     double deadline;
-    size_t received; /* bytes of the result that have arrived */
-    struct result *result;
+    size_t received; /* bytes of the message that have arrived */
+    struct message *message;
 };
 
 struct pool {
@@ -62,16 +68,15 @@ static bool read_all(int fd, void *data, size_t size)
 
 static void worker_main(const struct pool_config *config, int jobs, int results)
 {
-    static struct result result;
+    static struct message message;
     void *state = NULL;
     uint64_t index;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGINT, SIG_IGN);
     while (read_all(jobs, &index, sizeof index)) {
-        memset(&result, 0, sizeof result);
-        bool healthy = config->work(config->shared, &state, index, &result);
-        if (!write_all(results, &result, sizeof result)) break;
-        if (!healthy) break;
+        memset(&message, 0, sizeof message);
+        message.healthy = config->work(config->shared, &state, index, &message.result);
+        if (!write_all(results, &message, sizeof message) || !message.healthy) break;
     }
     _exit(0);
 }
@@ -137,14 +142,14 @@ static void finish(struct pool *pool, struct worker *w)
 {
     w->busy = false;
     pool->finished++;
-    pool->config->done(pool->config->shared, w->job, w->result);
+    pool->config->done(pool->config->shared, w->job, &w->message->result);
 }
 
 /* The worker is gone in the middle of a job: that job fails, and only that. */
 static void lose(struct pool *pool, struct worker *w, bool timed_out)
 {
     int status = end_worker(w, timed_out);
-    struct result *r = w->result;
+    struct result *r = &w->message->result;
     if (!w->busy) return;
     memset(r, 0, sizeof *r);
     r->verdict = VERDICT_FAIL;
@@ -163,15 +168,17 @@ static void lose(struct pool *pool, struct worker *w, bool timed_out)
 
 static void receive(struct pool *pool, struct worker *w)
 {
-    ssize_t n = read(w->results, (char *)w->result + w->received,
-                     sizeof *w->result - w->received);
+    ssize_t n = read(w->results, (char *)w->message + w->received,
+                     sizeof *w->message - w->received);
     if (n < 0 && errno == EINTR) return;
     if (n <= 0) {
         lose(pool, w, false);
         return;
     }
     w->received += (size_t)n;
-    if (w->received == sizeof *w->result) finish(pool, w);
+    if (w->received < sizeof *w->message) return;
+    finish(pool, w);
+    if (!w->message->healthy) end_worker(w, false);
 }
 
 static void wait_for_news(struct pool *pool, struct pollfd *polls)
@@ -207,8 +214,8 @@ bool pool_run(const struct pool_config *config, uint64_t count, char *error, uin
     double next_tick = now() + 0.25;
     pool.workers = calloc(config->workers, sizeof *pool.workers);
     for (uint32_t i = 0; pool.workers && i < config->workers; i++) {
-        pool.workers[i].result = malloc(sizeof(struct result));
-        if (!pool.workers[i].result) fine = false;
+        pool.workers[i].message = malloc(sizeof(struct message));
+        if (!pool.workers[i].message) fine = false;
     }
     if (!polls || !pool.workers || !fine) {
         snprintf(error, error_size, "no memory for %u workers", config->workers);
@@ -229,7 +236,7 @@ bool pool_run(const struct pool_config *config, uint64_t count, char *error, uin
     if (!fine) snprintf(error, error_size, "cannot start a worker process: %s", strerror(errno));
     for (uint32_t i = 0; i < config->workers; i++) {
         end_worker(&pool.workers[i], !fine);
-        free(pool.workers[i].result);
+        free(pool.workers[i].message);
     }
     free(pool.workers);
     free(polls);

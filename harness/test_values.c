@@ -43,7 +43,7 @@ Test(values, generated_bytes_are_pinned)
     uint32_t hash = 2166136261u;
     for (int i = 0; i < 64; i++) hash = (hash ^ row[i]) * 16777619u;
     for (int i = 0; i < 4; i++) hash = (hash ^ words[i]) * 16777619u;
-    cr_assert_eq(hash, 0u, "the hash is 0x%08x", hash);
+    cr_assert_eq(hash, 0x44f53bdbu, "the hash is 0x%08x", hash);
 }
 
 Test(values, normal_has_mean_0_and_variance_1)

@@ -38,7 +38,7 @@ struct field {
     enum field_kind kind;
     enum regime regime;
     uint32_t cols;
-    uint64_t needle_row; /* REGIME_NEEDLE: which key */
+    uint64_t needle_row; /* REGIME_NEEDLE: which token; a row is sequence << 24 | token */
     double unit;         /* multiplies every value: the natural magnitude in the target format */
     double tiny, huge;   /* multipliers that reach the subnormals / the top of the target format */
 };
