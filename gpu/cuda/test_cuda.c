@@ -205,6 +205,36 @@ Test(cuda_memory, a_full_device_empties_the_pool)
     cuda->close(device);
 }
 
+/* Nothing may be unmapped under work that is still going on. */
+Test(cuda_memory, unmaps_only_when_idle)
+{
+    static uint8_t bytes[1 << 20];
+    struct gpu_extent far = {1ull << 32, sizeof bytes};
+    struct gpu_buffer_desc sparse = {.name = "sparse",
+                                     .size_bytes = (1ull << 32) + sizeof bytes,
+                                     .elem_bytes = 4,
+                                     .extents = &far,
+                                     .n_extents = 1};
+    struct gpu_cuda_usage before, after;
+    struct gpu_buffer b, next;
+
+    cr_assert_eq(open_fake(), GPU_OK, "%s", report.text);
+    gpu_cuda_get_usage(device, &before);
+    cr_assert_eq(cuda->alloc(device, &sparse, &b, &report), GPU_OK, "%s", report.text);
+    cr_assert_eq(cuda->upload(device, &b, far.offset_bytes, bytes, sizeof bytes, &report), GPU_OK);
+    cuda->free(device, &b);
+    cr_assert_eq(alloc(&next, 0), GPU_OK, "%s", report.text);
+    gpu_cuda_get_usage(device, &after);
+    cr_assert_eq(after.mapped_bytes, before.mapped_bytes);
+    cr_assert_eq(fake_cuda_held.mappings, 0);
+    cr_assert_eq(alloc(&b, 64 << 20), GPU_OK, "%s", report.text);
+    cr_assert_eq(cuda->upload(device, &b, 0, bytes, sizeof bytes, &report), GPU_OK);
+    cuda->free(device, &b);
+    cuda->free(device, &next);
+    cuda->close(device);
+    expect_none_held("closed");
+}
+
 /* Every call of an alloc fails once; nothing may be left behind, and the next alloc works. */
 Test(cuda_memory, failures_leave_nothing)
 {

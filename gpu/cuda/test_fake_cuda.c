@@ -46,7 +46,7 @@ static uint64_t busy_until;
 static struct cu_graph_st *recording;
 
 cu_result fake_cuda_sticky;
-bool fake_cuda_capturing;
+bool fake_cuda_capturing, fake_cuda_in_flight;
 static char context_object, stream_object;
 
 static uint64_t now_ns(void)
@@ -279,6 +279,7 @@ static void execute(const struct fake_kernel *kernel, const struct fake_launch *
     struct sigaction action = {.sa_handler = on_signal}, segv, bus;
     struct fake_effect effect = {0};
 
+    fake_cuda_in_flight = true;
     sigaction(SIGSEGV, &action, &segv);
     sigaction(SIGBUS, &action, &bus);
     if (sigsetjmp(escape, 1) == 0)
@@ -343,7 +344,8 @@ cu_result fake_cuStreamQuery(cu_stream stream)
 {
     (void)stream;
     ENTER();
-    return now_ns() < busy_until ? CU_NOT_READY : CU_OK;
+    fake_cuda_in_flight = now_ns() < busy_until;
+    return fake_cuda_in_flight ? CU_NOT_READY : CU_OK;
 }
 
 cu_result fake_cuEventCreate(cu_event *event, unsigned flags)

@@ -8,6 +8,7 @@
 
 extern cu_result fake_cuda_sticky; /* what every call gives after a fault */
 extern bool fake_cuda_capturing;
+extern bool fake_cuda_in_flight; /* work was given to the stream and no query has said it ended */
 
 /* Whether this call is the one that a test wants to fail. */
 bool fake_cuda_fails(const char *symbol, cu_result *result);

@@ -121,6 +121,7 @@ cu_result fake_cuMemMap(cu_address address, size_t bytes, size_t offset, cu_hand
 cu_result fake_cuMemUnmap(cu_address address, size_t bytes)
 {
     ENTER();
+    if (fake_cuda_in_flight) return CU_INVALID_VALUE; /* a device would fault under the work */
     for (uint32_t i = 0; i < n_mappings; i++) {
         struct mapping m = mappings[i];
         if (m.address != address || m.bytes != bytes) continue;
@@ -191,6 +192,7 @@ cu_result fake_cuMemcpyHtoDAsync_v2(cu_address target, const void *source, size_
     (void)stream;
     ENTER();
     if (fake_cuda_capturing || !accessible(target, bytes)) return CU_INVALID_VALUE;
+    fake_cuda_in_flight = true;
     memcpy((void *)(uintptr_t)target, source, bytes);
     return CU_OK;
 }
@@ -200,6 +202,7 @@ cu_result fake_cuMemcpyDtoHAsync_v2(void *target, cu_address source, size_t byte
     (void)stream;
     ENTER();
     if (fake_cuda_capturing || !accessible(source, bytes)) return CU_INVALID_VALUE;
+    fake_cuda_in_flight = true;
     memcpy(target, (const void *)(uintptr_t)source, bytes);
     return CU_OK;
 }
@@ -211,6 +214,7 @@ cu_result fake_cuMemcpyDtoDAsync_v2(cu_address target, cu_address source, size_t
     ENTER();
     if (fake_cuda_capturing || !accessible(source, bytes) || !accessible(target, bytes))
         return CU_INVALID_VALUE;
+    fake_cuda_in_flight = true;
     memcpy((void *)(uintptr_t)target, (const void *)(uintptr_t)source, bytes);
     return CU_OK;
 }
@@ -221,6 +225,7 @@ cu_result fake_cuMemsetD32Async(cu_address target, unsigned word, size_t words, 
     ENTER();
     if (fake_cuda_capturing || target % 4 || !accessible(target, 4 * words))
         return CU_INVALID_VALUE;
+    fake_cuda_in_flight = true;
     for (size_t i = 0; i < words; i++) ((uint32_t *)(uintptr_t)target)[i] = word;
     return CU_OK;
 }
