@@ -12,6 +12,19 @@
 #include "simt_mma.h"
 #endif
 
+/* det_relu in one instruction: the larger of x and +0, NaN for NaN. */
+static __device__ __forceinline__ float mma_relu(float x)
+{
+#if defined(ATTEST_SIMT)
+    return det_relu(x);
+#else
+    float larger;
+
+    asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(larger) : "f"(x));
+    return larger;
+#endif
+}
+
 /* acc += A B, m16n8k16, bf16 operands, f32 accumulator; fragments as in PTX's
  * mma.sync.aligned.m16n8k16.row.col. Warp-collective. */
 static __device__ __forceinline__ void mma_bf16_m16n8k16(float acc[4], const uint32_t a[4],
