@@ -44,7 +44,8 @@ struct tensor {
     uint8_t *data;       /* elems * dtype_bytes, sparse; inputs only (NULL for outputs) */
     struct gpu_extent *extents; /* backed parts; none: all of it. Owned by the instance */
     uint32_t n_extents;
-    int32_t alias_of; /* index of the tensor whose buffer this one shares; -1: its own */
+    int32_t alias_of; /* index of the earlier tensor, of the same shape and role, whose buffer this
+                       * one shares; -1: its own */
 };
 
 struct instance {
