@@ -14,7 +14,7 @@ struct jsonl_reader {
     char *line; /* JSONL_MAX_LINE + 1 bytes and a terminator */
     cJSON *object;
     uint64_t line_number;
-    bool ended, failed;
+    bool failed;
 };
 
 enum key { KEY_CASE, KEY_OP, KEY_BACKEND, KEY_VERDICT, KEY_CHECK, KEY_RATIO, KEY_SECONDS, KEYS };
@@ -176,7 +176,6 @@ enum jsonl_status jsonl_next(struct jsonl_reader *reader, struct jsonl_record *r
     struct report report = {reader, error, error_size};
     cJSON_Delete(reader->object);
     reader->object = NULL;
-    if (reader->ended) return JSONL_END;
     bool newline = false;
     uint64_t length = 0;
     reader->line_number++;
@@ -189,10 +188,9 @@ enum jsonl_status jsonl_next(struct jsonl_reader *reader, struct jsonl_record *r
         FAIL(&report, "cannot be read: %s", strerror(errno ? errno : EIO));
         return JSONL_IO;
     }
-    reader->ended = !newline;
     if (!newline && length == 0) return JSONL_END;
     if (!parse_line(reader, length, &report)) {
-        if (newline || length > JSONL_MAX_LINE) return JSONL_BAD_LINE;
+        if (newline) return JSONL_BAD_LINE;
         FAIL(&report, "the last line stops after %" PRIu64 " bytes, before its end", length);
         return JSONL_TRUNCATED;
     }

@@ -17,6 +17,39 @@ const char *test_golden_path(const char *name)
     return path;
 }
 
+uint32_t test_ties_at(const struct test_tie *ties, uint32_t position)
+{
+    while (ties->differ > 0 && ties->position != position) ties++;
+    return ties->differ;
+}
+
+static bool holds(const int32_t *set, uint32_t count, int32_t item)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (set[i] == item) return true;
+    return false;
+}
+
+static uint32_t count_missing(const int32_t *set, const int32_t *from, uint32_t k,
+                              const double *scores)
+{
+    uint32_t missing = 0;
+    for (uint32_t i = 0; i < k; i++) {
+        if (holds(from, k, set[i])) continue;
+        cr_assert_geq(set[i], 0);
+        cr_expect_eq(scores[set[i]], 0.0);
+        missing++;
+    }
+    return missing;
+}
+
+void test_ties_differ(const int32_t *left, const int32_t *right, uint32_t k, const double *scores,
+                      uint32_t differ)
+{
+    cr_expect_eq(count_missing(left, right, k, scores), differ);
+    cr_expect_eq(count_missing(right, left, k, scores), differ);
+}
+
 double test_attention_f64_limit(double peak, uint32_t dim, uint64_t n)
 {
     const double u = REF_U_F64;

@@ -8,6 +8,18 @@
 /* "corpora/golden/NAME.safetensors"; valid until the next call. */
 const char *test_golden_path(const char *name);
 
+/* A row where several candidates tie at score 0 across the boundary and the reference keeps others
+ * than the lowest: its position and how many others. */
+struct test_tie {
+    uint32_t position, differ;
+};
+/* How many differ at a position; `ties` ends at differ 0. */
+uint32_t test_ties_at(const struct test_tie *ties, uint32_t position);
+/* Expects that each of two selections of k holds exactly `differ` items that the other lacks, and
+ * that all of them have the score 0. */
+void test_ties_differ(const int32_t *left, const int32_t *right, uint32_t k, const double *scores,
+                      uint32_t differ);
+
 /* How far two double evaluations of an attention row may lie apart, each in any order, per unit of
  * the largest |value| (numerics §5.8 with u = 2^-53; R = n rescales, the exponential to 4 ulp).
  *
