@@ -84,21 +84,51 @@ int command_verify(int argc, char **argv)
     return session_run(&plan, &o, "verify");
 }
 
+/* Explicit cases: texts, and for captured ones the item beside its name. */
 struct texts {
     char **items;
+    const struct captured_item **captured;
     uint64_t count, room;
+    struct captured *files[256];
+    uint32_t n_files;
 };
 
-static bool texts_add(struct texts *t, const char *text, size_t length)
+static bool texts_add(struct texts *t, const char *text, size_t length,
+                      const struct captured_item *item)
 {
     if (t->count == t->room) {
         t->room = t->room ? 2 * t->room : 64;
         char **grown = realloc(t->items, t->room * sizeof *grown);
-        if (!grown) return false;
-        t->items = grown;
+        if (grown) t->items = grown;
+        const struct captured_item **grown_items =
+            realloc(t->captured, t->room * sizeof *grown_items);
+        if (grown_items) t->captured = grown_items;
+        if (!grown || !grown_items) return false;
     }
+    t->captured[t->count] = item;
     t->items[t->count] = strndup(text, length);
     return t->items[t->count++] != NULL;
+}
+
+static bool texts_from_captured(struct texts *t, const char *path)
+{
+    struct captured *file;
+    char error[1024], name[4400];
+    if (t->n_files == sizeof t->files / sizeof *t->files) {
+        fprintf(stderr, "attest: more than %u captured files in one run\n", t->n_files);
+        return false;
+    }
+    if (!captured_open(path, &file, error, sizeof error)) {
+        fprintf(stderr, "attest: %s\n", error);
+        return false;
+    }
+    t->files[t->n_files++] = file;
+    for (uint32_t i = 0; i < captured_count(file); i++) {
+        const struct captured_item *item = captured_item(file, i);
+        snprintf(name, sizeof name, "%s (%s)", path, item->c.op->name);
+        if (!texts_add(t, name, strlen(name), item)) return false;
+    }
+    return true;
 }
 
 static bool texts_from_file(struct texts *t, const char *path)
@@ -115,7 +145,7 @@ static bool texts_from_file(struct texts *t, const char *path)
     while (fine && (n = getline(&line, &room, f)) >= 0) {
         size_t length = strcspn(line, "\r\n#"), start = strspn(line, " \t");
         while (length > start && (line[length - 1] == ' ' || line[length - 1] == '\t')) length--;
-        if (length > start) fine = texts_add(t, line + start, length - start);
+        if (length > start) fine = texts_add(t, line + start, length - start, NULL);
     }
     free(line);
     fclose(f);
@@ -128,7 +158,7 @@ static bool texts_parse(const struct texts *t)
     static struct case_line c;
     char error[512];
     for (uint64_t i = 0; i < t->count; i++) {
-        if (case_parse(t->items[i], &c, error, sizeof error)) continue;
+        if (t->captured[i] || case_parse(t->items[i], &c, error, sizeof error)) continue;
         fprintf(stderr, "attest: %s\n  in case: %s\n", error, t->items[i]);
         return false;
     }
@@ -139,7 +169,7 @@ int command_run(int argc, char **argv)
 {
     static struct plan plan;
     struct options o;
-    struct texts texts = {NULL, 0, 0};
+    static struct texts texts;
     if (wants_help(argc, argv)) {
         run_help();
         return EXIT_PASS;
@@ -151,19 +181,24 @@ int command_run(int argc, char **argv)
     }
     for (int i = 0; i < o.n_words; i++) {
         struct stat st;
-        bool file = stat(o.words[i], &st) == 0;
-        bool fine = file ? texts_from_file(&texts, o.words[i])
-                         : texts_add(&texts, o.words[i], strlen(o.words[i]));
+        const char *word = o.words[i], *dot = strrchr(word, '.');
+        bool file = stat(word, &st) == 0;
+        bool fine = dot && !strcmp(dot, ".safetensors") ? texts_from_captured(&texts, word)
+                    : file                              ? texts_from_file(&texts, word)
+                                       : texts_add(&texts, word, strlen(word), NULL);
         if (!fine) return EXIT_USAGE;
     }
     if (!texts_parse(&texts)) return EXIT_USAGE;
     plan.texts = (const char *const *)texts.items;
     plan.n_texts = texts.count;
+    plan.items = texts.captured;
     plan.seed = o.seed;
     plan.shard = o.shard;
     plan.shards = o.shards;
     int code = session_run(&plan, &o, "run");
     for (uint64_t i = 0; i < texts.count; i++) free(texts.items[i]);
     free(texts.items);
+    free(texts.captured);
+    for (uint32_t i = 0; i < texts.n_files; i++) captured_close(texts.files[i]);
     return code;
 }

@@ -12,8 +12,10 @@ static const struct {
     {"verify", command_verify, "check kernels on random cases"},
     {"run", command_run, "replay cases or captured files"},
     {"explain", command_explain, "show what a case is and where it goes wrong"},
+    {"judge", command_judge, "judge outputs produced elsewhere, without a launch"},
     {"minimize", command_minimize, "shrink a failing case"},
     {"broken", command_broken, "show that kernels known to be wrong are caught"},
+    {"selftest-cuda", command_selftest_cuda, "try the GPU backend itself on this machine"},
     {"list", command_list, "operations and the keys of their cases"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -21,7 +23,7 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 static int help(FILE *f)
 {
     fputs("attest: is this sparse-attention kernel right?\n\nattest COMMAND [arguments]\n", f);
-    for (int i = 0; i < COMMANDS; i++) fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
+    for (int i = 0; i < COMMANDS; i++) fprintf(f, "  %-14s %s\n", commands[i].name, commands[i].help);
     fputs("\n  attest verify                 everything, without a GPU\n"
           "  attest verify --help          all options\n"
           "\nExit: 0 right, 1 a kernel is wrong, 2 usage, 3 infrastructure, 77 backend not "

@@ -58,6 +58,10 @@ static uint32_t op_stream(const struct op *op)
 bool plan_case(const struct plan *plan, const struct job *job, struct case_line *c, char *error,
                size_t error_size)
 {
+    if (!job->op && plan->items && plan->items[job->index]) {
+        *c = plan->items[job->index]->c;
+        return true;
+    }
     if (!job->op) return case_parse(plan->texts[job->index], c, error, error_size);
     uint64_t fixed = fixed_cases(job->op);
     if (job->index < fixed) return case_parse(job->op->always[job->index], c, error, error_size);

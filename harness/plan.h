@@ -3,6 +3,7 @@
 #ifndef ATTEST_PLAN_H
 #define ATTEST_PLAN_H
 
+#include "harness/captured.h"
 #include "harness/case.h"
 #include "harness/op.h"
 
@@ -22,6 +23,8 @@ struct plan {
     uint32_t shard, shards; /* this run does jobs with index % shards == shard */
     const char *const *texts; /* explicit cases instead of everything above; n_texts of them */
     uint64_t n_texts;
+    /* items[i] != NULL: the i-th explicit case is this captured one, texts[i] only names it. */
+    const struct captured_item *const *items;
 };
 
 struct job {

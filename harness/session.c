@@ -81,7 +81,11 @@ static bool work(void *shared, void **state, uint64_t index, struct result *r)
     s->context.trace = !s->options->no_trace && s->context.backend == &gpu_backend_simt &&
                        (s->plan->texts || job.index % TRACE_EVERY == 0);
     if (!s->options->model_given) s->context.model = NULL;
-    verify_case(&s->context, &c, r);
+    const struct captured_item *item =
+        s->plan->items && !job.op ? s->plan->items[job.index] : NULL;
+    if (item) captured_verify(&s->context, item, r);
+    else
+        verify_case(&s->context, &c, r);
     /* A device context that saw a fault is lost: end this process, the next one starts afresh. */
     bool lost = s->context.backend == &gpu_backend_cuda &&
                 (r->verdict == VERDICT_FAIL || r->verdict == VERDICT_ERROR);
@@ -94,6 +98,8 @@ static void case_text(const struct session *s, const struct job *job, char *text
     char error[512];
     if (job->kind == JOB_SWEEP)
         snprintf(text, size, "%s (refusal sweep %" PRIu64 ")", job->op->name, job->index);
+    else if (!job->op && s->plan->items && s->plan->items[job->index])
+        snprintf(text, size, "%s", s->plan->texts[job->index]);
     else if (plan_case(s->plan, job, &c, error, sizeof error))
         case_print(&c, text, size);
     else

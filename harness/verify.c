@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "harness/captured.h"
 #include "harness/compare.h"
 #include "harness/run.h"
 
@@ -83,6 +84,24 @@ static uint64_t digest_outputs(const struct instance *in, const struct outputs *
         }
     }
     return hash;
+}
+
+bool verify_build(const struct verify_context *x, const struct case_line *c, struct instance *in,
+                  struct result *r)
+{
+    if (!c->op->build(c, in))
+        return result_fail(r, VERDICT_ERROR, "memory", "  no memory to build the case\n");
+    for (uint32_t i = 0; x->item && i < x->item->n_overrides; i++) {
+        const struct override *o = &x->item->overrides[i];
+        const struct tensor *t = instance_find(in, o->name);
+        uint64_t room = t->elems * dtype_bytes(t->dtype);
+        if (o->size_bytes > room)
+            return result_fail(r, VERDICT_ERROR, "captured",
+                               "  %s holds %" PRIu64 " bytes, the case's geometry has %" PRIu64 "\n",
+                               o->name, o->size_bytes, room);
+        memcpy(t->data, o->data, o->size_bytes);
+    }
+    return true;
 }
 
 /* First tensor with differing outputs, or -1; *count elements differ, the first at *first. */
@@ -229,7 +248,7 @@ static bool judge_tensor(const struct tensor *t, const uint8_t *got, const struc
     return !c.wrong;
 }
 
-static bool judge_contract(const struct instance *in, const struct outputs *out,
+bool verify_judge(const struct instance *in, const struct outputs *out,
                            const struct expected *e, const char *label, struct result *r)
 {
     for (uint32_t i = 0; i < in->n_tensors; i++) {
@@ -292,9 +311,9 @@ static bool check_relation(struct verify_context *x, const struct relation *rel,
     bool fine = true;
     case_print(changed, text, sizeof text);
     instance_init(&other, POISON_NAN);
-    if (!changed->op->build(changed, &other)) {
+    if (!verify_build(x, changed, &other, r)) {
         instance_free(&other);
-        return result_fail(r, VERDICT_ERROR, "memory", "  no memory to build the case\n");
+        return false;
     }
     if (!run_instance(x, changed, &other, &first_run, &got, r)) {
         instance_free(&other);
@@ -306,7 +325,7 @@ static bool check_relation(struct verify_context *x, const struct relation *rel,
     if (rel->kind == RELATION_SAME_LIMITS) {
         char label[48];
         snprintf(label, sizeof label, "relation %s", rel->name);
-        fine = judge_contract(&other, &got, e, label, r);
+        fine = verify_judge(&other, &got, e, label, r);
     } else {
         for (uint32_t i = 0; i < in->n_tensors && fine; i++) {
             if (!out->dense[i] || in->tensors[i].contract == CONTRACT_ANY) continue;
@@ -339,7 +358,8 @@ static bool check_relations(struct verify_context *x, const struct case_line *c,
 {
     struct rng choose = {case_seed(c), 0x7e1a, 0};
     struct case_line changed;
-    if (!small_enough_for_relations(in)) return true;
+    /* A relation rebuilds the case, so captured data would not follow the change. */
+    if (x->item || !small_enough_for_relations(in)) return true;
     for (const struct relation *rel = c->op->relations; rel && rel->name; rel++) {
         struct ref_refusal why;
         changed = *c;
@@ -397,9 +417,9 @@ static bool check_two_runs(struct verify_context *x, const struct case_line *c,
     struct outputs b;
     uint64_t count, first;
     instance_init(&huge, POISON_HUGE);
-    if (!c->op->build(c, &huge)) {
+    if (!verify_build(x, c, &huge, r)) {
         instance_free(&huge);
-        return result_fail(r, VERDICT_ERROR, "memory", "  no memory to build the case\n");
+        return false;
     }
     bool fine = run_instance(x, c, &huge, &o, &b, r);
     if (fine) {
@@ -427,7 +447,7 @@ static void verify_outputs(struct verify_context *x, const struct case_line *c,
         } else {
             const struct ref_error_model *model = x->model ? x->model : c->op->model;
             c->op->oracle(c, in, model, (const uint8_t *const *)out->dense, e);
-            bool fine = judge_contract(in, out, e, check_names[CHECK_CONTRACT], r);
+            bool fine = verify_judge(in, out, e, check_names[CHECK_CONTRACT], r);
             if (fine && x->trace) fine = check_access(x, c, in, out, r);
             if (fine && x->relations) fine = check_relations(x, c, in, out, e, r);
             if (fine) r->verdict = VERDICT_PASS;
@@ -446,9 +466,8 @@ void verify_case(struct verify_context *x, const struct case_line *c, struct res
     clock_gettime(CLOCK_MONOTONIC, &start);
     instance_init(&in, POISON_NAN);
     if (admitted(c, NULL, r)) {
-        if (!c->op->build(c, &in))
-            result_fail(r, VERDICT_ERROR, "memory", "  no memory to build the case\n");
-        else if (admitted(c, &in, r) && run_instance(x, c, &in, &first_run, &out, r)) {
+        if (verify_build(x, c, &in, r) && admitted(c, &in, r) &&
+            run_instance(x, c, &in, &first_run, &out, r)) {
             verify_outputs(x, c, &in, &out, r);
             outputs_free(&out);
         }

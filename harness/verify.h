@@ -7,6 +7,8 @@
 #include "harness/op.h"
 #include "harness/result.h"
 
+struct captured_item;
+
 /* Where the kernels of a run come from. Lives as long as the process that verifies. */
 struct verify_context {
     const struct gpu_backend *backend;
@@ -19,6 +21,7 @@ struct verify_context {
     uint32_t repeats;        /* determinism: further launches of the same case */
     bool trace;              /* run the instrumented module too (simt) */
     bool relations;
+    const struct captured_item *item; /* its tensors replace the generated ones; NULL otherwise */
     struct gpu_device *device; /* opened on first use; closed with verify_close */
 };
 
@@ -28,6 +31,13 @@ void verify_close(struct verify_context *context);
 
 struct expected;
 struct outputs;
+/* The case's tensors, with the context's captured data in place of generated ones. False with an
+ * erroneous result. */
+bool verify_build(const struct verify_context *context, const struct case_line *c,
+                  struct instance *in, struct result *result);
+/* Every output against its contract; `label` names the check in a failure. */
+bool verify_judge(const struct instance *in, const struct outputs *out, const struct expected *e,
+                  const char *label, struct result *result);
 /* Arrays for what a right kernel must produce, by tensor (INSTANCE_TENSORS_MAX of them). */
 bool expected_alloc(const struct instance *in, struct expected *e);
 void expected_free(struct expected *e);
