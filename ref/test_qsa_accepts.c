@@ -345,6 +345,8 @@ Test(qsa_accepts, paged_decode)
     DECODE("block_table_entry", g.num_pages = 1);
     DECODE("seq_len_range", g.seq_len = 65, g.num_pages = 6);
     DECODE("seq_len_range", g.seq_len = 1, g.table_len = 0);
+    /* 2^28 pages of 16 wrap to 0 in 32 bits. */
+    DECODE(ALLOWED, g.table_len = 1u << 28);
     DECODE(ALLOWED, g.block_table = NULL);
     DECODE("position_range", g.seq_len = (1u << 31) + 1, g.block_table = NULL,
            g.table_len = UINT32_MAX);

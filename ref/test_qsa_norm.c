@@ -161,6 +161,46 @@ Test(qsa_norm, qprep_row_equals_single_query)
     }
 }
 
+/* Every rounding after the mean written out: products of floats are exact in double, and so are the
+ * sums here, so each cast is one rounding to nearest. */
+Test(qsa_norm, every_rounding_in_its_place)
+{
+    enum { HD = 64, HALF = 24 };
+    uint64_t state = 21;
+    uint16_t qk[HD], weight[HD];
+    float out[HD], x[HD], n[HD];
+    for (uint32_t pos = 0; pos < 50; pos++) {
+        test_fill_bf16(&state, 1, HD, qk);
+        test_fill_bf16(&state, 1, HD, weight);
+        struct ref_qsa_qprep_rows g = {.qk = qk,
+                                       .q_norm_w = weight,
+                                       .rows = 1,
+                                       .first_pos = pos,
+                                       .qkw = HD,
+                                       .n_heads = 1,
+                                       .hd = HD,
+                                       .rot = 2 * HALF,
+                                       .theta = 1e4f,
+                                       .eps = 1e-6f};
+        ref_qsa_qprep_rows(&g, out);
+        ref_bf16_to_f32_n(qk, HD, x);
+        float mean = (float)((double)(float)(ref_qsa_dot(x, x, HD) / 64.0) + (double)1e-6f);
+        float scale = (float)(1 / (double)(float)sqrt((double)mean));
+        for (int d = 0; d < HD; d++) {
+            float gain = (float)(1 + (double)ref_bf16_to_f32(weight[d]));
+            n[d] = (float)((double)(float)((double)x[d] * scale) * gain);
+        }
+        for (int j = 0; j < HALF; j++) {
+            float c, s;
+            ref_qsa_rotation(1e4f, 2 * HALF, (uint32_t)j, pos, &c, &s);
+            double a = n[j], b = n[j + HALF];
+            cr_assert_eq(out[j], (float)((double)(float)(a * c) - (float)(b * s)));
+            cr_assert_eq(out[j + HALF], (float)((double)(float)(b * c) + (float)(a * s)));
+        }
+        cr_assert_arr_eq(out + 2 * HALF, n + 2 * HALF, (HD - 2 * HALF) * sizeof *n);
+    }
+}
+
 /* ---- an f32 kernel of another kind, for the bounds ---- */
 
 struct foreign {
@@ -268,6 +308,65 @@ Test(qsa_norm, bound_is_the_formula)
     for (int d = 0; d < HD; d++) {
         cr_assert_float_eq(value[d], 1, 1e-15);
         cr_assert_float_eq(bound[d], first_order, 1e-4 * first_order);
+    }
+}
+
+/* Pair (0, 1) at position 2^31-1, theta^0: the angle is an integer of 31 bits, so its error, kernel
+ * and oracle together 5 * 2^-53 of it, is 20u beside the table's u. With n = 1 in both elements
+ *   E = (dn + 2u)(|c| + |s|) + 2 * 21u,  dn = (hd/2 + 1)u + 0.5u + 2u + 3u as above. */
+Test(qsa_norm, rotation_bound_is_the_formula)
+{
+    enum { HD = 32, POS = 2147483647 };
+    uint16_t qk[HD], weight[HD];
+    double value[HD], bound[HD], u = 0x1p-24, c = cos(POS), s = sin(POS);
+    fill(qk, HD, 1.5);
+    fill(weight, HD, 0);
+    struct ref_qsa_qprep_rows g = {.qk = qk,
+                                   .q_norm_w = weight,
+                                   .rows = 1,
+                                   .first_pos = POS,
+                                   .qkw = HD,
+                                   .n_heads = 1,
+                                   .hd = HD,
+                                   .rot = 2,
+                                   .theta = 1e4f};
+    struct ref_error_model model = REF_MODEL_DEFAULT;
+    model.rsqrt_ulp = 1;
+    model.div_ulp = 0.5;
+    ref_qsa_qprep_rows_bound(&g, &model, value, bound);
+    double dn = (HD / 2 + 1) * u + 0.5 * u + 2 * u + 3 * u;
+    double want = (dn + 2 * u) * (fabs(c) + fabs(s)) + 42 * u;
+    cr_assert_float_eq(value[0], c - s, 1e-14);
+    cr_assert_float_eq(value[1], c + s, 1e-14);
+    cr_assert_float_eq(bound[0], want, 1e-4 * want);
+    cr_assert_float_eq(bound[1], want, 1e-4 * want);
+}
+
+/* Four equal tokens: dv = 3u + d for v = 1, which moves the mean by 2 dv and the key by itself:
+ *   dn = dv + (2 dv + (hd + 2)u + d)/2 + rho + 3u,  d = 2 div_ulp u */
+Test(qsa_norm, pool_bound_is_the_formula)
+{
+    enum { HD = 64 };
+    uint16_t raw[4 * HD], weight[HD];
+    double value[HD], bound[HD], u = 0x1p-24;
+    fill(raw, 4 * HD, 1);
+    fill(weight, HD, 0);
+    struct ref_qsa_block_pool g = {.raw_keys = raw,
+                                   .k_norm_w = weight,
+                                   .n_new = 1,
+                                   .S = 4,
+                                   .max_blocks = 1,
+                                   .ratio = 4,
+                                   .hd = HD,
+                                   .theta = 1e4f};
+    struct ref_error_model model = REF_MODEL_DEFAULT;
+    model.rsqrt_ulp = 1;
+    for (int twice = 1; twice <= 5; twice += 2) {
+        model.div_ulp = 0.5 * twice;
+        ref_qsa_block_pool_bound(&g, &model, value, bound);
+        double d = twice * u, dv = 3 * u + d;
+        double want = dv + (2 * dv + (HD + 2) * u + d) / 2 + 2 * u + 3 * u;
+        for (int i = 0; i < HD; i++) cr_assert_float_eq(bound[i], want, 1e-4 * want);
     }
 }
 

@@ -439,3 +439,39 @@ Test(qsa_score, bounds_hold_for_subnormals)
     }
     scene_free(&s);
 }
+
+/* One product 2^100 * 2^-133, whose subnormal factor is labelled 2^-126: the quantum of its step is
+ * 2^(100 - 126 - 25) = 2^-51, 2^-18 of the product itself, and 15 terms just below it vanish. The
+ * bound of the magnitudes alone would be 10 * 2^-23 of 2^-33, thirty times too small. */
+Test(qsa_score, subnormal_factors_cost_their_label)
+{
+    struct scene s = scene_make(1, 1, 1, 1, 32);
+    for (int swap = 0; swap < 2; swap++) {
+        for (int i = 0; i < 32; i++) {
+            s.q[i] = 0;
+            s.keys[i] = 0;
+        }
+        s.q[0] = swap ? 0x1p-133f : 0x1p100f;
+        s.keys[0] = ref_bf16_from_f64(swap ? 0x1p100 : 0x1p-133);
+        for (int i = 1; i < 16; i++) {
+            s.q[i] = 0x1.fcp-1f;
+            s.keys[i] = ref_bf16_from_f64(0x1p-51);
+        }
+        double plain = worst_ratio(&s, REF_SCORER_PLAIN_BF16, TENSOR, HI_ONLY);
+        cr_assert(plain > 0.3 && plain <= 1, "err/E %g", plain);
+        double split = worst_ratio(&s, REF_SCORER_SPLIT_Q, TENSOR, HI_THEN_LO);
+        cr_assert(split > 0.15 && split <= 1, "err/E %g", split);
+    }
+    scene_free(&s);
+    /* An accumulator of 2^-149 aligns at 2^-126 too: 16 terms below 2^-151 vanish beside it in the
+     * second of two steps, a quarter of the 2 * 2^-146 allowed. Four heads lift it above the
+     * rounding of the score. */
+    s = scene_make(1, 1, 1, 4, 32);
+    for (int i = 0; i < 128; i++) s.q[i] = i % 32 < 16 ? 0 : 0x1.fcp-76f;
+    for (int i = 0; i < 32; i++) s.keys[i] = ref_bf16_from_f64(0x1p-76);
+    for (int h = 0; h < 4; h++) s.q[32 * h] = 0x1p-75f;
+    s.keys[0] = ref_bf16_from_f64(0x1p-74);
+    double plain = worst_ratio(&s, REF_SCORER_PLAIN_BF16, TENSOR, HI_ONLY);
+    cr_assert(plain > 0.2 && plain <= 1, "err/E %g", plain);
+    scene_free(&s);
+}
