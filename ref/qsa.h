@@ -1,9 +1,9 @@
 /* Oracles and refusal predicates of the QSA family (ops.md §1), written from the spec alone.
  * Conventions as in dsa.h. An oracle is given only what its predicate accepts.
  *
- * Values that are not finite, in every bounded oracle: NaN with bound 0 must be NaN in every kernel,
- * an infinity with bound 0 must be that infinity; bound INFINITY is not judged, because an f32 kernel
- * may overflow, or lose everything to underflow, on the way. */
+ * Values that are not finite, in every bounded oracle: NaN with bound 0 must be NaN in every
+ * kernel, an infinity with bound 0 must be that infinity; bound INFINITY is not judged, because an
+ * f32 kernel may overflow, or lose everything to underflow, on the way. */
 #ifndef ATTEST_REF_QSA_H
 #define ATTEST_REF_QSA_H
 
@@ -18,9 +18,9 @@ bool ref_qsa_block_pool_accepts(const struct ref_qsa_block_pool *g, struct ref_r
 /* block_keys bf16 [n_new, hd]: row i is block first_block+i. */
 void ref_qsa_block_pool(const struct ref_qsa_block_pool *g, uint16_t *block_keys);
 /* The keys before the bf16 store as real numbers, with the bound of any f32 kernel of the formula
- * (numerics §5.5, §5.6). The value turns by the real angle pos*theta^(-2j/rot); the bound covers a
- * kernel that builds it in double, from a frequency within one ulp, and its table entries to one ulp
- * of f32. value, bound [n_new, hd]. */
+ * (numerics §5.5, §5.6). The value turns by the real angle pos*theta^(-2j/rot); the bound covers
+ * a kernel that builds it in double, from a frequency within one ulp, and its table entries to one
+ * ulp of f32. value, bound [n_new, hd]. */
 void ref_qsa_block_pool_bound(const struct ref_qsa_block_pool *g,
                               const struct ref_error_model *model, double *value, double *bound);
 
