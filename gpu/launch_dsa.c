@@ -16,10 +16,8 @@ static enum gpu_status check_shape(const struct gpu_dsa_decode *args, struct gpu
         return gpu_refuse(report, "degenerate",
                           "num_seqs %" PRIu32 " and num_q_heads %" PRIu32 " must not be 0",
                           args->num_seqs, args->num_q_heads);
-    if (args->block_size == 0)
-        return gpu_refuse(report, "block_size_zero", "block_size is 0");
-    if (gpu_dsa_check_kpool(args->index_kpool, report) != GPU_OK)
-        return GPU_REFUSED;
+    if (args->block_size == 0) return gpu_refuse(report, "block_size_zero", "block_size is 0");
+    if (gpu_dsa_check_kpool(args->index_kpool, report) != GPU_OK) return GPU_REFUSED;
     if (args->block_size % args->index_kpool != 0)
         return gpu_refuse(report, "block_size_multiple_of_kpool",
                           "block_size %" PRIu32 " is not a multiple of index_kpool %" PRIu32
@@ -93,8 +91,7 @@ static bool insert_new(struct id_set *set, int32_t id)
     uint64_t slot = (uint64_t)(uint32_t)id * 0x9e3779b97f4a7c15u >> 24 & set->mask;
 
     while (set->slots[slot] >= 0) {
-        if (set->slots[slot] == id)
-            return false;
+        if (set->slots[slot] == id) return false;
         slot = (slot + 1) & set->mask;
     }
     set->slots[slot] = id;
@@ -112,16 +109,14 @@ static enum gpu_status check_row(const struct gpu_dsa_decode *args, uint32_t seq
     for (uint32_t i = 0; i < args->width; i++) {
         uint32_t page;
 
-        if (row[i] < 0 || row[i] >= args->host_seq_lens[seq])
-            continue;
+        if (row[i] < 0 || row[i] >= args->host_seq_lens[seq]) continue;
         if (!insert_new(set, row[i]))
             return gpu_refuse(report, "duplicate_id",
                               "token %" PRId32 " is twice in selection row %" PRIu32
                               " (again at column %" PRIu32 "): it would be attended twice",
                               row[i], seq, i);
         page = (uint32_t)row[i] / args->block_size;
-        if (table == NULL)
-            continue;
+        if (table == NULL) continue;
         int32_t entry = table[(uint64_t)seq * args->max_blocks_per_seq + page];
         if (entry < 0 || (uint32_t)entry >= args->num_pages)
             return gpu_refuse(report, "block_table_entry",
@@ -139,11 +134,11 @@ static enum gpu_status check_rows(const struct gpu_dsa_decode *args, struct gpu_
 
     if (args->host_sel_indices == NULL || args->host_seq_lens == NULL || args->width == 0)
         return GPU_OK;
-    while (set.mask + 1 < 2 * (uint64_t)args->width)
-        set.mask = 2 * set.mask + 1;
+    while (set.mask + 1 < 2 * (uint64_t)args->width) set.mask = 2 * set.mask + 1;
     set.slots = malloc((set.mask + 1) * sizeof(*set.slots));
     if (set.slots == NULL) {
-        *report = (struct gpu_report){.rule = "memory", .text = "no memory to check a row's ids"};
+        gpu_refuse(report, "memory", "no memory for the set of a row's %" PRIu32 " ids",
+                   args->width);
         return GPU_INFRA;
     }
     for (uint32_t seq = 0; status == GPU_OK && seq < args->num_seqs; seq++)
@@ -182,8 +177,7 @@ enum gpu_status gpu_dsa_decode_check(const struct gpu_dsa_decode *args, struct g
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
         enum gpu_status status = rules[i](args, report);
 
-        if (status != GPU_OK)
-            return status;
+        if (status != GPU_OK) return status;
     }
     return GPU_OK;
 }
@@ -199,14 +193,26 @@ enum gpu_status gpu_dsa_decode(const struct gpu_target *target, const struct gpu
     uint64_t seq_lens = gpu_dsa_address(args->seq_lens);
     uint64_t sel_indices = gpu_dsa_address(args->sel_indices);
     void *values[] = {
-        &q, &k_cache, &v_cache, &out, &block_tables, &seq_lens, &sel_indices, &numbers.width,
-        &numbers.max_blocks_per_seq, &numbers.num_q_heads, &numbers.num_kv_heads,
-        &numbers.kv_lora_rank, &numbers.block_size, &numbers.scale, &numbers.k_scale,
-        &numbers.v_scale, &numbers.cache_stride_bytes,
+        &q,
+        &k_cache,
+        &v_cache,
+        &out,
+        &block_tables,
+        &seq_lens,
+        &sel_indices,
+        &numbers.width,
+        &numbers.max_blocks_per_seq,
+        &numbers.num_q_heads,
+        &numbers.num_kv_heads,
+        &numbers.kv_lora_rank,
+        &numbers.block_size,
+        &numbers.scale,
+        &numbers.k_scale,
+        &numbers.v_scale,
+        &numbers.cache_stride_bytes,
     };
 
-    if (status != GPU_OK)
-        return status;
+    if (status != GPU_OK) return status;
     return gpu_run(target, "glm5next_dsa_mla_decode_fp8",
                    (struct gpu_dim){args->num_q_heads, args->num_seqs, 1},
                    (struct gpu_dim){256, 1, 1}, 0, values, report);

@@ -58,11 +58,11 @@ enum gpu_status gpu_dsa_kpool_compress(const struct gpu_target *target,
     uint64_t pool_keys = gpu_dsa_address(args->pool_keys);
     uint64_t pool_indices = gpu_dsa_address(args->pool_indices);
     uint64_t pool_valid = gpu_dsa_address(args->pool_valid), geom = gpu_dsa_address(args->geom);
-    void *values[] = {&k, &gate, &valid, &ape, &pool_keys, &pool_indices, &pool_valid,
-                      &numbers.S, &numbers.D, &numbers.KP, &numbers.first_key, &geom};
+    void *values[] = {
+        &k,          &gate,      &valid,     &ape,        &pool_keys,         &pool_indices,
+        &pool_valid, &numbers.S, &numbers.D, &numbers.KP, &numbers.first_key, &geom};
 
-    if (status != GPU_OK)
-        return status;
+    if (status != GPU_OK) return status;
     return gpu_run(target, "dsa_kpool_compress", (struct gpu_dim){args->pools, 1, 1},
                    (struct gpu_dim){COMPRESS_THREADS, 1, 1}, 0, values, report);
 }
@@ -119,8 +119,7 @@ static uint32_t score_shared_bytes(uint32_t heads)
 
 static enum gpu_status check_heads(uint32_t heads, struct gpu_report *report)
 {
-    if (heads == 0)
-        return gpu_refuse(report, "degenerate", "the number of heads H is 0");
+    if (heads == 0) return gpu_refuse(report, "degenerate", "the number of heads H is 0");
     if (heads > GPU_DSA_MAX_SHARED_BYTES / 4)
         return gpu_refuse(report, "shared_limit",
                           "%" PRIu32 " heads need %" PRIu64
@@ -159,12 +158,12 @@ enum gpu_status gpu_dsa_index_scores(const struct gpu_target *target,
     uint64_t valid_keys = gpu_dsa_address(args->valid_keys), q_pos = gpu_dsa_address(args->q_pos);
     uint64_t out = gpu_dsa_address(args->out), valid_cand = gpu_dsa_address(args->valid_cand);
     uint64_t geom = gpu_dsa_address(args->geom);
-    void *values[] = {&q, &pool_keys, &weights, &pool_indices, &pool_valid, &valid_keys, &q_pos,
-                      &out, &valid_cand, &numbers.Q, &numbers.P, &numbers.H, &numbers.D,
-                      &numbers.KP, &numbers.S, &numbers.scale, &geom};
+    void *values[] = {
+        &q,         &pool_keys,  &weights,    &pool_indices,  &pool_valid, &valid_keys,
+        &q_pos,     &out,        &valid_cand, &numbers.Q,     &numbers.P,  &numbers.H,
+        &numbers.D, &numbers.KP, &numbers.S,  &numbers.scale, &geom};
 
-    if (status != GPU_OK)
-        return status;
+    if (status != GPU_OK) return status;
     return gpu_run(target, "dsa_index_scores", (struct gpu_dim){args->P, args->Q, 1},
                    (struct gpu_dim){SCORE_THREADS, 1, 1}, score_shared_bytes(args->H), values,
                    report);
@@ -177,18 +176,17 @@ uint32_t gpu_dsa_topk_pools_shared_bytes(uint32_t np2)
 
 static struct gpu_dsa_geometry topk_geometry(const struct gpu_dsa_topk_pools *args)
 {
-    return gpu_dsa_effective(args->host_geom,
-                             (struct gpu_dsa_geometry){
-                                 .pools = args->P, .select_k = args->select_k, .np2 = args->NP2});
+    return gpu_dsa_effective(
+        args->host_geom,
+        (struct gpu_dsa_geometry){.pools = args->P, .select_k = args->select_k, .np2 = args->NP2});
 }
 
-/* A geometry vector may ask for less or more than the scalars; both must be sound, since the scalars
- * size the launch. */
+/* A geometry vector may ask for less or more than the scalars; both must be sound, since the
+ * scalars size the launch. */
 static enum gpu_status check_np2(uint32_t np2, uint32_t select_k, struct gpu_report *report)
 {
     if (np2 == 0 || (np2 & (np2 - 1)) != 0)
-        return gpu_refuse(report, "np2_power_of_two", "NP2 %" PRIu32 " is not a power of two",
-                          np2);
+        return gpu_refuse(report, "np2_power_of_two", "NP2 %" PRIu32 " is not a power of two", np2);
     if (select_k > np2)
         return gpu_refuse(report, "select_k_np2",
                           "select_k %" PRIu32 " is above NP2 %" PRIu32
@@ -217,18 +215,16 @@ enum gpu_status gpu_dsa_topk_pools_check(const struct gpu_dsa_topk_pools *args,
 }
 
 enum gpu_status gpu_dsa_topk_pools(const struct gpu_target *target,
-                                   const struct gpu_dsa_topk_pools *args,
-                                   struct gpu_report *report)
+                                   const struct gpu_dsa_topk_pools *args, struct gpu_report *report)
 {
     enum gpu_status status = gpu_dsa_topk_pools_check(args, report);
     struct gpu_dsa_topk_pools numbers = *args;
     uint64_t scores = gpu_dsa_address(args->scores), selected = gpu_dsa_address(args->selected);
     uint64_t geom = gpu_dsa_address(args->geom);
-    void *values[] = {&scores, &selected, &numbers.Q, &numbers.P, &numbers.NP2, &numbers.select_k,
-                      &geom};
+    void *values[] = {&scores,      &selected,         &numbers.Q, &numbers.P,
+                      &numbers.NP2, &numbers.select_k, &geom};
 
-    if (status != GPU_OK)
-        return status;
+    if (status != GPU_OK) return status;
     return gpu_run(target, "dsa_topk_pools", (struct gpu_dim){args->Q, 1, 1},
                    (struct gpu_dim){TOPK_THREADS, 1, 1}, gpu_dsa_topk_pools_shared_bytes(args->NP2),
                    values, report);

@@ -10,8 +10,7 @@ enum gpu_status gpu_dsa_check_buffers(const struct gpu_dsa_need *needs, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         const struct gpu_dsa_need *need = &needs[i];
 
-        if (need->buffer == NULL)
-            continue;
+        if (need->buffer == NULL) continue;
         if (need->buffer->size_bytes < need->bytes) {
             bool huge = need->bytes > UINT64_MAX;
 
@@ -34,17 +33,16 @@ enum gpu_status gpu_dsa_check_grid(uint64_t x, uint64_t y, struct gpu_report *re
         return gpu_refuse(report, "grid_limit",
                           "grid x %" PRIu64 " is beyond the device limit %" PRId32, x, INT32_MAX);
     if (y > GPU_DSA_MAX_GRID_Y)
-        return gpu_refuse(report, "grid_limit",
-                          "grid y %" PRIu64 " is beyond the device limit %d", y,
-                          GPU_DSA_MAX_GRID_Y);
+        return gpu_refuse(report, "grid_limit", "grid y %" PRIu64 " is beyond the device limit %d",
+                          y, GPU_DSA_MAX_GRID_Y);
     return GPU_OK;
 }
 
 enum gpu_status gpu_dsa_check_kpool(uint32_t kpool, struct gpu_report *report)
 {
     if (kpool == 0 || kpool > GPU_DSA_MAX_KPOOL)
-        return gpu_refuse(report, "index_kpool_range",
-                          "index_kpool %" PRIu32 " is outside 1..%d", kpool, GPU_DSA_MAX_KPOOL);
+        return gpu_refuse(report, "index_kpool_range", "index_kpool %" PRIu32 " is outside 1..%d",
+                          kpool, GPU_DSA_MAX_KPOOL);
     return GPU_OK;
 }
 
@@ -73,21 +71,17 @@ enum gpu_status gpu_dsa_check_dim(uint32_t dim, struct gpu_report *report)
     return GPU_OK;
 }
 
-enum gpu_status gpu_dsa_check_first_key(int32_t first_key, uint32_t keys,
-                                        struct gpu_report *report)
+enum gpu_status gpu_dsa_check_first_key(int32_t first_key, uint32_t keys, struct gpu_report *report)
 {
     if (first_key < 0 || (uint32_t)first_key > keys)
         return gpu_refuse(report, "first_key",
-                          "first_key %" PRId32 " is outside the %" PRIu32 " keys", first_key,
-                          keys);
+                          "first_key %" PRId32 " is outside the %" PRIu32 " keys", first_key, keys);
     return GPU_OK;
 }
 
-struct gpu_dsa_geometry gpu_dsa_effective(const int32_t *host_geom,
-                                          struct gpu_dsa_geometry scalars)
+struct gpu_dsa_geometry gpu_dsa_effective(const int32_t *host_geom, struct gpu_dsa_geometry scalars)
 {
-    if (host_geom == NULL)
-        return scalars;
+    if (host_geom == NULL) return scalars;
     return (struct gpu_dsa_geometry){
         .keys = (uint32_t)host_geom[0],
         .pools = (uint32_t)host_geom[1],

@@ -10,9 +10,9 @@ typedef unsigned __int128 gpu_wide;
 
 enum {
     GPU_DSA_MAX_KPOOL = 16,
-    GPU_DSA_LATENT = 512,                /* the decode kernel's tiling */
-    GPU_DSA_MAX_MASKED_KEYS = 12288,     /* a score row in 48 KiB of shared memory */
-    GPU_DSA_MAX_SHARED_BYTES = 232448,   /* 227 KiB, where no device is at hand */
+    GPU_DSA_LATENT = 512,              /* the decode kernel's tiling */
+    GPU_DSA_MAX_MASKED_KEYS = 12288,   /* a score row in 48 KiB of shared memory */
+    GPU_DSA_MAX_SHARED_BYTES = 232448, /* 227 KiB, where no device is at hand */
     GPU_DSA_MAX_GRID_Y = 65535,
 };
 

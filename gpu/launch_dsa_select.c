@@ -8,9 +8,9 @@ enum { SELECT_THREADS = 256 };
 
 static struct gpu_dsa_geometry expand_geometry(const struct gpu_dsa_expand_selection *args)
 {
-    return gpu_dsa_effective(args->host_geom,
-                             (struct gpu_dsa_geometry){
-                                 .keys = args->S, .pools = args->P, .select_k = args->select_k});
+    return gpu_dsa_effective(
+        args->host_geom,
+        (struct gpu_dsa_geometry){.keys = args->S, .pools = args->P, .select_k = args->select_k});
 }
 
 static enum gpu_status check_width(const struct gpu_dsa_expand_selection *args,
@@ -89,12 +89,24 @@ enum gpu_status gpu_dsa_expand_selection(const struct gpu_target *target,
     uint64_t valid_keys = gpu_dsa_address(args->valid_keys), q_pos = gpu_dsa_address(args->q_pos);
     uint64_t q_mask = gpu_dsa_address(args->q_mask), out = gpu_dsa_address(args->out);
     uint64_t geom = gpu_dsa_address(args->geom);
-    void *values[] = {&selected, &pool_indices, &valid_cand, &valid_keys, &q_pos, &q_mask, &out,
-                      &numbers.Q, &numbers.P, &numbers.KP, &numbers.S, &numbers.select_k,
-                      &numbers.width, &numbers.first_key, &numbers.always_tail, &geom};
+    void *values[] = {&selected,
+                      &pool_indices,
+                      &valid_cand,
+                      &valid_keys,
+                      &q_pos,
+                      &q_mask,
+                      &out,
+                      &numbers.Q,
+                      &numbers.P,
+                      &numbers.KP,
+                      &numbers.S,
+                      &numbers.select_k,
+                      &numbers.width,
+                      &numbers.first_key,
+                      &numbers.always_tail,
+                      &geom};
 
-    if (status != GPU_OK)
-        return status;
+    if (status != GPU_OK) return status;
     return gpu_run(target, "dsa_expand_selection", (struct gpu_dim){args->Q, 1, 1},
                    (struct gpu_dim){SELECT_THREADS, 1, 1}, 0, values, report);
 }
@@ -122,8 +134,7 @@ enum gpu_status gpu_dsa_topk_to_mask(const struct gpu_target *target,
     uint64_t topk = gpu_dsa_address(args->topk), mask = gpu_dsa_address(args->mask);
     void *values[] = {&topk, &mask, &numbers.Q, &numbers.width, &numbers.S};
 
-    if (status != GPU_OK)
-        return status;
+    if (status != GPU_OK) return status;
     return gpu_run(target, "dsa_topk_to_mask", (struct gpu_dim){args->Q, 1, 1},
                    (struct gpu_dim){SELECT_THREADS, 1, 1}, 0, values, report);
 }
@@ -145,8 +156,7 @@ enum gpu_status gpu_dsa_mla_masked_attn_check(const struct gpu_dsa_mla_masked_at
                           "S %" PRIu32
                           " is above %d: the score row must fit 48 KiB of shared memory",
                           args->S, GPU_DSA_MAX_MASKED_KEYS);
-    if (args->H == 0)
-        return gpu_refuse(report, "degenerate", "the number of heads H is 0");
+    if (args->H == 0) return gpu_refuse(report, "degenerate", "the number of heads H is 0");
     if (gpu_dsa_check_scale("scale", args->scale, report) != GPU_OK ||
         gpu_dsa_check_grid(args->Q, args->H, report) != GPU_OK)
         return GPU_REFUSED;
@@ -162,11 +172,20 @@ enum gpu_status gpu_dsa_mla_masked_attn(const struct gpu_target *target,
     uint64_t q = gpu_dsa_address(args->q), k = gpu_dsa_address(args->k);
     uint64_t v = gpu_dsa_address(args->v), mask = gpu_dsa_address(args->mask);
     uint64_t out = gpu_dsa_address(args->out);
-    void *values[] = {&q, &k, &v, &mask, &out, &numbers.Q, &numbers.S, &numbers.H, &numbers.qd,
-                      &numbers.vd, &numbers.scale, &numbers.round_scores_bf16};
+    void *values[] = {&q,
+                      &k,
+                      &v,
+                      &mask,
+                      &out,
+                      &numbers.Q,
+                      &numbers.S,
+                      &numbers.H,
+                      &numbers.qd,
+                      &numbers.vd,
+                      &numbers.scale,
+                      &numbers.round_scores_bf16};
 
-    if (status != GPU_OK)
-        return status;
+    if (status != GPU_OK) return status;
     return gpu_run(target, "dsa_mla_masked_attn", (struct gpu_dim){args->Q, args->H, 1},
                    (struct gpu_dim){SELECT_THREADS, 1, 1}, 4 * args->S, values, report);
 }

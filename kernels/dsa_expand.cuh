@@ -29,8 +29,7 @@ static __device__ __forceinline__ uint32_t expand_count_valid(const uint8_t *val
     head = head < count ? head : count;
     vectors = (count - head) / 16;
     body = (const uint4 *)(valid + head);
-    if (threadIdx.x < head)
-        total += valid[threadIdx.x] != 0;
+    if (threadIdx.x < head) total += valid[threadIdx.x] != 0;
     for (uint64_t i = threadIdx.x; i < vectors; i += EXPAND_THREADS) {
         uint4 keys = body[i];
 
@@ -44,34 +43,34 @@ static __device__ __forceinline__ uint32_t expand_count_valid(const uint8_t *val
 
 /* The tokens after the last complete pool: visible = valid keys at or before the query. One
  * barrier, reached by the whole block. */
-static __device__ __forceinline__ struct expand_tail
-expand_find_tail(uint32_t *warp_counts, const uint8_t *valid, uint64_t keys, uint32_t KP,
-                 int32_t first_key)
+static __device__ __forceinline__ struct expand_tail expand_find_tail(uint32_t *warp_counts,
+                                                                      const uint8_t *valid,
+                                                                      uint64_t keys, uint32_t KP,
+                                                                      int32_t first_key)
 {
     uint32_t visible = 0, share = expand_count_valid(valid, keys);
     struct expand_tail tail;
 
     share = __reduce_add_sync(DET_FULL_MASK, share);
-    if (threadIdx.x % DET_WARP == 0)
-        warp_counts[threadIdx.x / DET_WARP] = share;
+    if (threadIdx.x % DET_WARP == 0) warp_counts[threadIdx.x / DET_WARP] = share;
     __syncthreads();
-    for (uint32_t w = 0; w < EXPAND_WARPS; w++)
-        visible += warp_counts[w];
+    for (uint32_t w = 0; w < EXPAND_WARPS; w++) visible += warp_counts[w];
     tail.count = visible % KP;
     tail.start = (int64_t)first_key + visible - tail.count;
     return tail;
 }
 
 /* One block a query row. The id at position i of the row follows from i alone, so every position is
- * written once: KP ids for each of the first k_r selected pools (-1 throughout for a pool that is no
- * candidate), the tail's tokens right behind them, -1 in the rest. k_r is what a pass over this row
- * alone would select, so a row does not depend on its batch. A masked query (q_mask 0) is all -1. */
+ * written once: KP ids for each of the first k_r selected pools (-1 throughout for a pool that is
+ * no candidate), the tail's tokens right behind them, -1 in the rest. k_r is what a pass over this
+ * row alone would select, so a row does not depend on its batch. A masked query (q_mask 0) is all
+ * -1. */
 extern "C" __global__ void __launch_bounds__(EXPAND_THREADS)
-dsa_expand_selection(const int32_t *selected, const int32_t *pool_indices,
-                     const uint8_t *valid_cand, const uint8_t *valid_keys, const int32_t *q_pos,
-                     const uint8_t *q_mask, int32_t *out, uint32_t Q, uint32_t P, uint32_t KP,
-                     uint32_t S, uint32_t select_k, uint32_t width, int32_t first_key,
-                     int32_t always_tail, const int32_t *geom)
+    dsa_expand_selection(const int32_t *selected, const int32_t *pool_indices,
+                         const uint8_t *valid_cand, const uint8_t *valid_keys, const int32_t *q_pos,
+                         const uint8_t *q_mask, int32_t *out, uint32_t Q, uint32_t P, uint32_t KP,
+                         uint32_t S, uint32_t select_k, uint32_t width, int32_t first_key,
+                         int32_t always_tail, const int32_t *geom)
 {
     __shared__ uint32_t warp_counts[EXPAND_WARPS];
     uint64_t query = blockIdx.x, keys = geom != NULL ? (uint32_t)geom[DSA_GEOM_KEYS] : S;

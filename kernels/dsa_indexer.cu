@@ -22,8 +22,7 @@ static __device__ __forceinline__ uint32_t dsa_pool_slots(const uint8_t *valid, 
     for (uint32_t s = 0; s < KP; s++) {
         int64_t token = first + s;
 
-        if (token >= 0 && token < (int64_t)S && valid[token] != 0)
-            slots |= 1u << s;
+        if (token >= 0 && token < (int64_t)S && valid[token] != 0) slots |= 1u << s;
     }
     return slots;
 }
@@ -42,10 +41,9 @@ static __device__ __forceinline__ float dsa_pool_channel(const uint16_t *k, cons
     for (uint32_t s = 0; s < KP; s++) {
         float weight;
 
-        if ((slots >> s & 1) == 0)
-            continue;
-        weight = det_exp_nonpos(fmt_bf16_to_f32(gate[(uint64_t)s * D]) + ape[(uint64_t)s * D] -
-                                top);
+        if ((slots >> s & 1) == 0) continue;
+        weight =
+            det_exp_nonpos(fmt_bf16_to_f32(gate[(uint64_t)s * D]) + ape[(uint64_t)s * D] - top);
         sum += weight;
         acc = fmaf(weight, fmt_bf16_to_f32(k[(uint64_t)s * D]), acc);
     }
@@ -58,15 +56,15 @@ static __device__ __forceinline__ float dsa_pool_channel(const uint16_t *k, cons
  * Error model, n <= KP valid slots: logit = RN(gate + ape); weight = det_exp_nonpos(RN(logit -
  * max)), at most 1 ulp; sums of n terms in order, the key's by fma; one division; no rescales. */
 extern "C" __global__ void __launch_bounds__(DSA_COMPRESS_THREADS)
-dsa_kpool_compress(const uint16_t *k, const uint16_t *gate, const uint8_t *valid, const float *ape,
-                   float *pool_keys, int32_t *pool_indices, uint8_t *pool_valid, uint32_t S,
-                   uint32_t D, uint32_t KP, int32_t first_key, const int32_t *geom)
+    dsa_kpool_compress(const uint16_t *k, const uint16_t *gate, const uint8_t *valid,
+                       const float *ape, float *pool_keys, int32_t *pool_indices,
+                       uint8_t *pool_valid, uint32_t S, uint32_t D, uint32_t KP, int32_t first_key,
+                       const int32_t *geom)
 {
     uint32_t pool = blockIdx.x, keys = geom != NULL ? (uint32_t)geom[DSA_GEOM_KEYS] : S, slots;
     int64_t first = (int64_t)first_key + (int64_t)pool * KP;
 
-    if (geom != NULL && pool >= (uint32_t)geom[DSA_GEOM_POOLS])
-        return;
+    if (geom != NULL && pool >= (uint32_t)geom[DSA_GEOM_POOLS]) return;
     slots = dsa_pool_slots(valid, first, KP, keys);
     for (uint32_t d = threadIdx.x; d < D; d += DSA_COMPRESS_THREADS)
         pool_keys[(uint64_t)pool * D + d] =
@@ -74,8 +72,7 @@ dsa_kpool_compress(const uint16_t *k, const uint16_t *gate, const uint8_t *valid
     if (threadIdx.x < KP)
         pool_indices[(uint64_t)pool * KP + threadIdx.x] =
             (slots >> threadIdx.x & 1) != 0 ? (int32_t)(first + threadIdx.x) : -1;
-    if (threadIdx.x == 0)
-        pool_valid[pool] = slots == (1u << KP) - 1;
+    if (threadIdx.x == 0) pool_valid[pool] = slots == (1u << KP) - 1;
 }
 
 /* weights[h] * relu(scale * dot_h) for every head into `terms`: each lane adds its products in
@@ -118,10 +115,11 @@ static __device__ __forceinline__ bool dsa_is_candidate(uint8_t pool_valid, int3
 /* One block per (pool, query). Exact: score = sum over heads, in order from +0, of the rounded
  * products above; a pool that is no candidate scores -FLT_MAX. Dynamic shared memory: 4*H bytes. */
 extern "C" __global__ void __launch_bounds__(DSA_SCORE_THREADS)
-dsa_index_scores(const float *q, const float *pool_keys, const float *weights,
-                 const int32_t *pool_indices, const uint8_t *pool_valid, const uint8_t *valid_keys,
-                 const int32_t *q_pos, float *out, uint8_t *valid_cand, uint32_t Q, uint32_t P,
-                 uint32_t H, uint32_t D, uint32_t KP, uint32_t S, float scale, const int32_t *geom)
+    dsa_index_scores(const float *q, const float *pool_keys, const float *weights,
+                     const int32_t *pool_indices, const uint8_t *pool_valid,
+                     const uint8_t *valid_keys, const int32_t *q_pos, float *out,
+                     uint8_t *valid_cand, uint32_t Q, uint32_t P, uint32_t H, uint32_t D,
+                     uint32_t KP, uint32_t S, float scale, const int32_t *geom)
 {
     extern __shared__ float score_terms[];
     uint32_t pool = blockIdx.x, query = blockIdx.y;
@@ -129,8 +127,7 @@ dsa_index_scores(const float *q, const float *pool_keys, const float *weights,
     uint64_t place = (uint64_t)query * P + pool;
     bool candidate;
 
-    if (geom != NULL && pool >= (uint32_t)geom[DSA_GEOM_POOLS])
-        return;
+    if (geom != NULL && pool >= (uint32_t)geom[DSA_GEOM_POOLS]) return;
     candidate = dsa_is_candidate(pool_valid[pool], pool_indices[(uint64_t)pool * KP + KP - 1],
                                  valid_keys, keys, q_pos[query]);
     if (candidate)
@@ -140,8 +137,7 @@ dsa_index_scores(const float *q, const float *pool_keys, const float *weights,
     if (threadIdx.x == 0) {
         float score = 0.0f;
 
-        for (uint32_t h = 0; candidate && h < H; h++)
-            score = score + score_terms[h];
+        for (uint32_t h = 0; candidate && h < H; h++) score = score + score_terms[h];
         out[place] = candidate ? score : -0x1.fffffep+127f;
         valid_cand[place] = candidate;
     }

@@ -13,13 +13,12 @@
  * collapse. One block a row. Thread t owns the bytes s with s % 256 == t and looks at every id, so
  * no byte has two writers. */
 extern "C" __global__ void __launch_bounds__(MASKED_THREADS)
-dsa_topk_to_mask(const int32_t *topk, uint8_t *mask, uint32_t Q, uint32_t width, uint32_t S)
+    dsa_topk_to_mask(const int32_t *topk, uint8_t *mask, uint32_t Q, uint32_t width, uint32_t S)
 {
     const int32_t *ids = topk + (uint64_t)blockIdx.x * width;
     uint8_t *row = mask + (uint64_t)blockIdx.x * S;
 
-    for (uint64_t s = threadIdx.x; s < S; s += MASKED_THREADS)
-        row[s] = 0;
+    for (uint64_t s = threadIdx.x; s < S; s += MASKED_THREADS) row[s] = 0;
     for (uint32_t i = 0; i < width; i++) {
         int32_t id = ids[i];
 
@@ -40,13 +39,11 @@ static __device__ __forceinline__ void masked_scores(float *scores, const uint16
         const uint16_t *key = k + s * key_stride;
         float sum = 0.0f;
 
-        if (mask[s] != 1)
-            continue;
+        if (mask[s] != 1) continue;
         for (uint32_t d = lane; d < qd; d += DET_WARP)
             sum = fmaf(fmt_bf16_to_f32(q[d]), fmt_bf16_to_f32(key[d]), sum);
         sum = det_tree32(sum) * scale;
-        if (lane == 0)
-            scores[s] = round_bf16 ? fmt_bf16_to_f32(fmt_f32_to_bf16(sum)) : sum;
+        if (lane == 0) scores[s] = round_bf16 ? fmt_bf16_to_f32(fmt_f32_to_bf16(sum)) : sum;
     }
     __syncthreads();
 }
@@ -59,17 +56,14 @@ static __device__ __forceinline__ float masked_weights(float *scores, const uint
     uint32_t lane = threadIdx.x % DET_WARP;
     float top = -det_inf(), sum = 0.0f;
 
-    for (uint32_t s = lane; s < S; s += DET_WARP)
-        top = mask[s] == 1 ? fmaxf(top, scores[s]) : top;
+    for (uint32_t s = lane; s < S; s += DET_WARP) top = mask[s] == 1 ? fmaxf(top, scores[s]) : top;
     for (int step = DET_WARP / 2; step > 0; step /= 2)
         top = fmaxf(top, __shfl_xor_sync(DET_FULL_MASK, top, step));
     __syncthreads();
     for (uint32_t s = threadIdx.x; s < S; s += MASKED_THREADS)
-        if (mask[s] == 1)
-            scores[s] = det_exp_nonpos(scores[s] - top);
+        if (mask[s] == 1) scores[s] = det_exp_nonpos(scores[s] - top);
     __syncthreads();
-    for (uint32_t s = lane; s < S; s += DET_WARP)
-        sum = mask[s] == 1 ? sum + scores[s] : sum;
+    for (uint32_t s = lane; s < S; s += DET_WARP) sum = mask[s] == 1 ? sum + scores[s] : sum;
     return det_tree32(sum);
 }
 
@@ -81,9 +75,9 @@ static __device__ __forceinline__ float masked_weights(float *scores, const uint
  * RN(score - max)), at most 1 ulp; both sums any order of n terms in f32, the output's by fma; one
  * division; no rescales. */
 extern "C" __global__ void __launch_bounds__(MASKED_THREADS)
-dsa_mla_masked_attn(const uint16_t *q, const uint16_t *k, const uint16_t *v, const uint8_t *mask,
-                    float *out, uint32_t Q, uint32_t S, uint32_t H, uint32_t qd, uint32_t vd,
-                    float scale, int32_t round_scores_bf16)
+    dsa_mla_masked_attn(const uint16_t *q, const uint16_t *k, const uint16_t *v,
+                        const uint8_t *mask, float *out, uint32_t Q, uint32_t S, uint32_t H,
+                        uint32_t qd, uint32_t vd, float scale, int32_t round_scores_bf16)
 {
     extern __shared__ float masked_row[];
     uint32_t head = blockIdx.y;
@@ -99,8 +93,8 @@ dsa_mla_masked_attn(const uint16_t *q, const uint16_t *k, const uint16_t *v, con
 
         for (uint32_t s = 0; s < S; s++)
             if (row_mask[s] == 1)
-                acc = fmaf(masked_row[s], fmt_bf16_to_f32(v[((uint64_t)s * H + head) * vd + d]),
-                           acc);
+                acc =
+                    fmaf(masked_row[s], fmt_bf16_to_f32(v[((uint64_t)s * H + head) * vd + d]), acc);
         out[row_head * vd + d] = sum == 0.0f ? 0.0f : acc / sum;
     }
 }

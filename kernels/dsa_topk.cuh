@@ -43,10 +43,8 @@ static __device__ __forceinline__ uint32_t topk_rank_key(float score)
 {
     uint32_t bits = __float_as_uint(score);
 
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return 0xffffffffu;
-    if (bits == 0x80000000u)
-        bits = 0;
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0xffffffffu;
+    if (bits == 0x80000000u) bits = 0;
     return (bits & 0x80000000u) != 0 ? bits : ~(bits | 0x80000000u);
 }
 
@@ -61,8 +59,7 @@ static __device__ __forceinline__ void topk_load_keys(uint32_t keys[TOPK_BATCH],
     for (int j = 0; j < TOPK_BATCH; j++)
         batch[j] = first + j * stride < end ? scores[first + j * stride] : 0.0f;
 #pragma unroll
-    for (int j = 0; j < TOPK_BATCH; j++)
-        keys[j] = topk_rank_key(batch[j]);
+    for (int j = 0; j < TOPK_BATCH; j++) keys[j] = topk_rank_key(batch[j]);
 }
 
 /* Adds one warp's digits to its histogram. A warp that agrees on a digit, the usual case in a row
@@ -88,8 +85,7 @@ static __device__ __forceinline__ void topk_count_digits(struct topk_shared *sha
 {
     uint32_t warp = threadIdx.x / DET_WARP, lane = threadIdx.x % DET_WARP;
 
-    for (uint32_t w = 0; w < TOPK_WARPS; w++)
-        shared->counts[w][threadIdx.x] = 0;
+    for (uint32_t w = 0; w < TOPK_WARPS; w++) shared->counts[w][threadIdx.x] = 0;
     __syncthreads();
     for (uint32_t base = warp * DET_WARP; base < pools; base += TOPK_BATCH * TOPK_THREADS) {
         uint32_t keys[TOPK_BATCH];
@@ -99,8 +95,7 @@ static __device__ __forceinline__ void topk_count_digits(struct topk_shared *sha
         for (uint32_t j = 0; j < TOPK_BATCH; j++) {
             uint32_t start = base + j * TOPK_THREADS;
 
-            if (start >= pools)
-                break;
+            if (start >= pools) break;
             topk_vote(shared->counts[warp],
                       start + lane < pools && (uint64_t)keys[j] >> (shift + 8) == prefix,
                       keys[j] >> shift & 0xff);
@@ -119,18 +114,15 @@ static __device__ __forceinline__ uint32_t topk_block_scan(uint32_t *warp_totals
 
         value += lane >= step ? other : 0;
     }
-    if (lane == DET_WARP - 1)
-        warp_totals[warp] = value;
+    if (lane == DET_WARP - 1) warp_totals[warp] = value;
     __syncthreads();
-    for (uint32_t w = 0; w < warp; w++)
-        value += warp_totals[w];
+    for (uint32_t w = 0; w < warp; w++) value += warp_totals[w];
     return value;
 }
 
 /* The cut that takes exactly `wanted` pools, 1 <= wanted <= pools. */
-static __device__ __forceinline__ struct topk_cut topk_find_cut(struct topk_shared *shared,
-                                                                const float *scores,
-                                                                uint32_t pools, uint32_t wanted)
+static __device__ __forceinline__ struct topk_cut
+topk_find_cut(struct topk_shared *shared, const float *scores, uint32_t pools, uint32_t wanted)
 {
     struct topk_cut cut = {0, wanted};
 
@@ -138,8 +130,7 @@ static __device__ __forceinline__ struct topk_cut topk_find_cut(struct topk_shar
         uint32_t total = 0, upto;
 
         topk_count_digits(shared, scores, pools, cut.key, (uint32_t)shift);
-        for (uint32_t w = 0; w < TOPK_WARPS; w++)
-            total += shared->counts[w][threadIdx.x];
+        for (uint32_t w = 0; w < TOPK_WARPS; w++) total += shared->counts[w][threadIdx.x];
         upto = topk_block_scan(shared->warp_totals, total);
         if (upto >= cut.ties && upto - total < cut.ties) {
             shared->bin = threadIdx.x;
@@ -159,9 +150,8 @@ struct topk_part {
 };
 
 /* Splits the row among the warps and counts. Ends with the counts of the warps before this one. */
-static __device__ __forceinline__ struct topk_part topk_split(struct topk_shared *shared,
-                                                              const float *scores, uint32_t pools,
-                                                              uint32_t cut_key)
+static __device__ __forceinline__ struct topk_part
+topk_split(struct topk_shared *shared, const float *scores, uint32_t pools, uint32_t cut_key)
 {
     uint32_t warp = threadIdx.x / DET_WARP, lane = threadIdx.x % DET_WARP, keys[TOPK_BATCH];
     uint32_t size = (pools + TOPK_THREADS - 1) / TOPK_THREADS * DET_WARP, better = 0, ties = 0;
@@ -209,8 +199,7 @@ static __device__ __forceinline__ void topk_collect(uint64_t *list, int32_t *sel
             bool is_better = pool < part.end && keys[j] < cut.key;
             bool is_tie = pool < part.end && keys[j] == cut.key;
 
-            if (pool - lane >= part.end)
-                break;
+            if (pool - lane >= part.end) break;
             better = __ballot_sync(DET_FULL_MASK, is_better);
             ties = __ballot_sync(DET_FULL_MASK, is_tie);
             tie = part.ties + (uint32_t)__popc(ties & below);
@@ -218,8 +207,7 @@ static __device__ __forceinline__ void topk_collect(uint64_t *list, int32_t *sel
                               : wanted - cut.ties + tie;
             part.better += (uint32_t)__popc(better);
             part.ties += (uint32_t)__popc(ties);
-            if (!is_better && !(is_tie && tie < cut.ties))
-                continue;
+            if (!is_better && !(is_tie && tie < cut.ties)) continue;
             if (list != NULL)
                 list[place] = (uint64_t)keys[j] << 32 | pool;
             else
@@ -263,8 +251,7 @@ static __device__ __forceinline__ void topk_sort(uint64_t *list, int32_t *select
             for (uint32_t i = threadIdx.x; i < count; i += TOPK_THREADS) {
                 uint32_t partner = i ^ flip;
 
-                if (partner > i && partner < count)
-                    topk_order(list, selected, scores, i, partner);
+                if (partner > i && partner < count) topk_order(list, selected, scores, i, partner);
             }
             __syncthreads();
         }
@@ -272,8 +259,8 @@ static __device__ __forceinline__ void topk_sort(uint64_t *list, int32_t *select
 }
 
 extern "C" __global__ void __launch_bounds__(TOPK_THREADS, 4)
-dsa_topk_pools(const float *scores, int32_t *selected, uint32_t Q, uint32_t P, uint32_t NP2,
-               uint32_t select_k, const int32_t *geom)
+    dsa_topk_pools(const float *scores, int32_t *selected, uint32_t Q, uint32_t P, uint32_t NP2,
+                   uint32_t select_k, const int32_t *geom)
 {
     extern __shared__ uint64_t topk_list[];
     __shared__ struct topk_shared shared;

@@ -30,8 +30,7 @@ static __device__ __forceinline__ uint16_t fmt_f32_to_bf16(float value)
 {
     uint32_t bits = __float_as_uint(value);
 
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return 0x7fff;
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fff;
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
@@ -47,8 +46,7 @@ static __device__ __forceinline__ float fmt_e4m3_to_f32(uint8_t code)
 {
     uint32_t sign = (uint32_t)(code & 0x80u) << 24, magnitude = code & 0x7fu;
 
-    if (magnitude == 0x7f)
-        return __uint_as_float(0x7fffffffu);
+    if (magnitude == 0x7f) return __uint_as_float(0x7fffffffu);
     return __uint_as_float(sign | magnitude << 20) * 0x1p120f;
 }
 
@@ -73,8 +71,7 @@ static __device__ __forceinline__ void fmt_e4m3x4_to_f32(uint32_t word, float va
         : "=f"(values[0]), "=f"(values[1]), "=f"(values[2]), "=f"(values[3])
         : "r"(word));
 #else
-    for (int i = 0; i < 4; i++)
-        values[i] = fmt_e4m3_to_f32((uint8_t)(word >> (8 * i)));
+    for (int i = 0; i < 4; i++) values[i] = fmt_e4m3_to_f32((uint8_t)(word >> (8 * i)));
 #endif
 }
 

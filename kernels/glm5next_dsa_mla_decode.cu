@@ -7,10 +7,10 @@
  * is a set with holes anywhere; its ids are unique (the launcher refuses duplicates). The block
  * first turns the row into a dense list of ids in row order, so holes cost nothing later and where
  * they lie cannot change a bit of the result. Warp w then takes keys 4(w + 8i) .. +3 of that list,
- * with a running maximum, sum and output of its own, and the eight warps are merged at the end. Only
- * selected tokens and only the block-table entries of selected tokens are read. An empty T gives
- * zeros. k_cache and v_cache may be one buffer: then each latent is read and decoded once. q, out
- * and the caches are 16-byte aligned; the page pitch is a multiple of 16.
+ * with a running maximum, sum and output of its own, and the eight warps are merged at the end.
+ * Only selected tokens and only the block-table entries of selected tokens are read. An empty T
+ * gives zeros. k_cache and v_cache may be one buffer: then each latent is read and decoded once. q,
+ * out and the caches are 16-byte aligned; the page pitch is a multiple of 16.
  *
  * All heads of a sequence read the same latents. Where the grid has blocks to spare, one block does
  * four neighbouring heads and the other three return at once: reading and decoding a latent is then
@@ -26,28 +26,34 @@
  *   P                 stays f32
  *   sums              f32 fma; a key's weight enters the output with the fma that adds it
  *   rescales          a warp rescales a head at most once for each of its groups of 4 keys after
- *                     the first, and only if that head's maximum grew (else by exactly 1). It has at
- *                     most ceil(n/32) groups, so a key passes at most ceil(n/32) - 1 rescales there
- *                     and 1 in the merge: R <= ceil(n/32) < n/32 + 1, i.e.
+ *                     the first, and only if that head's maximum grew (else by exactly 1). It has
+ *                     at most ceil(n/32) groups, so a key passes at most ceil(n/32) - 1 rescales
+ *                     there and one in the merge: R <= ceil(n/32) < n/32 + 1, that is
  *                     rescales_per_key = 1/32, rescales_fixed = 1
- *   end               one division, one multiplication by v_scale, then bf16 to nearest even */
+ *   end               one division, one product with v_scale, then bf16 to nearest even
+ *
+ * On sm_90: 242 registers, 42,400 bytes of shared memory, no spills, one block an SM. */
 #include "det_math.cuh"
 #include "formats.cuh"
 
 #define MLA_LATENT 512
 #define MLA_THREADS 256
 #define MLA_WARPS (MLA_THREADS / DET_WARP)
-#define MLA_DIMS (MLA_LATENT / DET_WARP)  /* of a lane */
-#define MLA_GROUP 4                       /* keys a warp attends together */
-#define MLA_ROUND (MLA_GROUP * MLA_WARPS) /* keys all warps attend in one turn */
-#define MLA_BATCH (DET_WARP / MLA_GROUP)  /* groups whose addresses a warp finds together */
+#define MLA_DIMS (MLA_LATENT / DET_WARP)     /* of a lane */
+#define MLA_GROUP 4                          /* keys a warp attends together */
+#define MLA_ROUND (MLA_GROUP * MLA_WARPS)    /* keys all warps attend in one turn */
+#define MLA_KEY_LANES (DET_WARP / MLA_GROUP) /* lanes that hold the weights of one key */
+#define MLA_BATCH (DET_WARP / MLA_GROUP)     /* groups whose addresses a warp finds together */
+#define MLA_STAGES 2                         /* groups of latents the ring holds for a warp */
 #define MLA_IDS_PER_THREAD 9
 #define MLA_CHUNK (MLA_THREADS * MLA_IDS_PER_THREAD) /* row ids listed at a time, >= 2051 */
 #define MLA_SHARED_HEADS 4                           /* heads of a block that shares latents */
-#define MLA_SPARE_BLOCKS 264 /* more blocks than this are worth sharing: 2 for each SM of an H200 */
+#define MLA_SPARE_BLOCKS 132 /* more blocks than this are worth sharing: the SMs of an H200 */
+
+typedef uint4 mla_stage[MLA_GROUP][DET_WARP];
 
 union mla_shared {
-    uint4 ring[MLA_WARPS][2][MLA_GROUP][DET_WARP]; /* latents on their way, see mla_feed */
+    mla_stage ring[MLA_WARPS][MLA_STAGES]; /* latents on their way, see mla_feed */
     float partial[MLA_WARPS][MLA_LATENT];
 };
 
@@ -64,31 +70,40 @@ struct mla_row {
 };
 
 /* What a warp holds: for each head, 16 dimensions a lane. max and sum are those of the lane's head
- * and, for sum, of the lane's key of each group: lane = 8 * key + (8 / heads) * head + anything. */
+ * and, for sum, of the lane's key of each group: key = lane / 8, head = lane % 8 * heads / 8. */
 template <int heads> struct mla_state {
     float q[heads][MLA_DIMS], acc[heads][MLA_DIMS];
     float max, sum;
 };
 
-/* The way of a warp's latents from the cache through its part of the ring. Copies of one group are
- * in flight while another is attended: of the next two groups where K and V are one buffer, else of
- * the next K group and the next V group. Each lane reads only what it copied itself. */
+/* The way of a warp's latents from the cache through its part of the ring: the copies of later
+ * groups are in flight while one is attended. Where K and V are one buffer the two stages hold two
+ * groups, else the K and the V latents of one. Each lane reads only what it copied itself. */
 struct mla_feed {
     const uint32_t *ids;
-    uint4 (*ring)[MLA_GROUP][DET_WARP];
-    uint32_t count, next; /* keys in the list; the next group to fetch */
+    mla_stage *ring;
+    uint32_t warp, count; /* count: keys in the list */
     uint64_t offset;      /* of this lane's key in the current batch of groups */
 };
 
-static __device__ __forceinline__ void mla_copy16(uint4 *to, const uint8_t *from)
+/* A value all lanes have; going through a shuffle tells the compiler so. */
+static __device__ __forceinline__ uint32_t mla_uniform(uint32_t value)
+{
+    return __shfl_sync(DET_FULL_MASK, value, 0);
+}
+
+static __device__ __forceinline__ void mla_copy16(uint4 *to, const uint8_t *from, bool wanted)
 {
 #if defined(__CUDA_ARCH__)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(from)
+    asm volatile("{\n\t"
+                 ".reg .pred wanted;\n\t"
+                 "setp.ne.u32 wanted, %2, 0;\n\t"
+                 "@wanted cp.async.cg.shared.global [%0], [%1], 16;\n\t"
+                 "}" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"((uint32_t)wanted)
                  : "memory");
 #else
-    *to = *(const uint4 *)from;
+    if (wanted) *to = *(const uint4 *)from;
 #endif
 }
 
@@ -99,7 +114,7 @@ static __device__ __forceinline__ void mla_copies_commit(void)
 #endif
 }
 
-/* Waits for all committed copies but the last commit's. */
+/* Waits for all committed copies but those of the last commit. */
 static __device__ __forceinline__ void mla_copies_wait(void)
 {
 #if defined(__CUDA_ARCH__)
@@ -124,8 +139,7 @@ static __device__ __forceinline__ uint32_t mla_list_chunk(uint32_t *list, uint32
         ids[i] = index < left ? (uint32_t)row->selection[(uint64_t)first + index] : 0xffffffffu;
         mine += __popc(__ballot_sync(DET_FULL_MASK, ids[i] < row->seq_len));
     }
-    if (lane == 0)
-        warp_counts[warp] = mine;
+    if (lane == 0) warp_counts[warp] = mine;
     __syncthreads();
     for (uint32_t w = 0; w < MLA_WARPS; w++) {
         listed += w < warp ? warp_counts[w] : 0;
@@ -136,8 +150,7 @@ static __device__ __forceinline__ uint32_t mla_list_chunk(uint32_t *list, uint32
         bool keep = ids[i] < row->seq_len;
         uint32_t kept = __ballot_sync(DET_FULL_MASK, keep);
 
-        if (keep)
-            list[listed + __popc(kept & ((1u << lane) - 1))] = ids[i];
+        if (keep) list[listed + __popc(kept & ((1u << lane) - 1))] = ids[i];
         listed += __popc(kept);
     }
     __syncthreads();
@@ -145,39 +158,40 @@ static __device__ __forceinline__ uint32_t mla_list_chunk(uint32_t *list, uint32
 }
 
 /* First key of the warp's group number `group`. */
-static __device__ __forceinline__ uint32_t mla_group_start(uint32_t group)
+static __device__ __forceinline__ uint32_t mla_group_start(const struct mla_feed *feed,
+                                                           uint32_t group)
 {
-    return group * MLA_ROUND + threadIdx.x / DET_WARP * MLA_GROUP;
+    return group * MLA_ROUND + feed->warp * MLA_GROUP;
 }
 
-/* Offsets of the keys of groups next .. next + 7, one a lane. The list is padded to whole groups. */
+/* Offsets of the keys of groups first .. first + 7, one a lane. The list is padded to whole
+ * groups. */
 static __device__ __forceinline__ void mla_find_batch(struct mla_feed *feed,
-                                                      const struct mla_row *row)
+                                                      const struct mla_row *row, uint32_t first)
 {
     uint32_t lane = threadIdx.x % DET_WARP, id, page;
-    uint32_t start = mla_group_start(feed->next + lane / MLA_GROUP);
+    uint32_t start = mla_group_start(feed, first + lane / MLA_GROUP);
 
     feed->offset = 0;
-    if (start >= feed->count)
-        return;
+    if (start >= feed->count) return;
     id = feed->ids[start + lane % MLA_GROUP];
     page = id / row->block_size;
     feed->offset = (uint64_t)(uint32_t)row->block_table[page] * row->page_stride +
                    (uint64_t)(id - page * row->block_size) * row->token_stride;
 }
 
-/* Starts the copies of group `feed->next` into one half of the ring. */
-static __device__ __forceinline__ void mla_fetch(const struct mla_feed *feed, uint32_t half,
-                                                 const uint8_t *cache_lane)
+/* Starts the copies of one group, if there is one, into a stage of the ring. */
+static __device__ __forceinline__ void mla_fetch(const struct mla_feed *feed, uint32_t group,
+                                                 uint32_t stage, const uint8_t *cache_lane)
 {
-    if (mla_group_start(feed->next) < feed->count) {
-#pragma unroll
-        for (int j = 0; j < MLA_GROUP; j++) {
-            int from = (int)(feed->next % MLA_BATCH * MLA_GROUP) + j;
-            uint64_t offset = __shfl_sync(DET_FULL_MASK, feed->offset, from);
+    bool wanted = mla_group_start(feed, group) < feed->count;
 
-            mla_copy16(&feed->ring[half][j][threadIdx.x % DET_WARP], cache_lane + offset);
-        }
+#pragma unroll
+    for (int j = 0; j < MLA_GROUP; j++) {
+        int from = (int)(group % MLA_BATCH * MLA_GROUP) + j;
+        uint64_t offset = __shfl_sync(DET_FULL_MASK, feed->offset, from);
+
+        mla_copy16(&feed->ring[stage][j][threadIdx.x % DET_WARP], cache_lane + offset, wanted);
     }
     mla_copies_commit();
 }
@@ -196,80 +210,84 @@ static __device__ __forceinline__ float mla_lane_dot(const float q[MLA_DIMS],
     float sum = q[0] * k[0];
 
 #pragma unroll
-    for (int i = 1; i < MLA_DIMS; i++)
-        sum = fmaf(q[i], k[i], sum);
+    for (int i = 1; i < MLA_DIMS; i++) sum = fmaf(q[i], k[i], sum);
     return sum;
 }
 
-/* Raises the running maximum to cover the group's scores and returns this lane's weight. */
+/* Adds the group's weighted values. */
 template <int heads>
-static __device__ __forceinline__ float mla_group_weight(struct mla_state<heads> *state,
-                                                         float score)
+static __device__ __forceinline__ void mla_add_values(struct mla_state<heads> *state, float weight,
+                                                      const float dims[MLA_GROUP][MLA_DIMS])
 {
-    float top = fmaxf(score, __shfl_xor_sync(DET_FULL_MASK, score, 8)), weight;
-
-    top = fmaxf(top, __shfl_xor_sync(DET_FULL_MASK, top, 16));
-    top = fmaxf(top, state->max);
-    if (__any_sync(DET_FULL_MASK, top != state->max)) {
-        float shrink = top == state->max ? 1.0f : det_exp_nonpos(state->max - top);
-
-#pragma unroll
-        for (int h = 0; h < heads; h++) {
-            float factor = __shfl_sync(DET_FULL_MASK, shrink, h * (8 / heads));
-
-#pragma unroll
-            for (int i = 0; i < MLA_DIMS; i++)
-                state->acc[h][i] *= factor;
-        }
-        state->sum *= shrink;
-        state->max = top;
-    }
-    weight = det_exp_nonpos(score - top);
-    state->sum += weight;
-    return weight;
-}
-
-/* Attends the group that starts at key `start`; its K (and V, if one buffer) copies are complete.
- * Fetches later groups as soon as their place in the ring is free. */
-template <int heads, bool one_cache>
-static __device__ __forceinline__ void mla_attend_group(struct mla_state<heads> *state,
-                                                        struct mla_feed *feed,
-                                                        const struct mla_row *row, uint32_t start,
-                                                        uint32_t half)
-{
-    uint32_t lane = threadIdx.x % DET_WARP;
-    float dims[MLA_GROUP][MLA_DIMS], parts[MLA_GROUP * heads], score, weight;
-
-    mla_copies_wait();
 #pragma unroll
     for (int j = 0; j < MLA_GROUP; j++) {
-        mla_decode(feed->ring[half][j][lane], dims[j]);
-#pragma unroll
-        for (int h = 0; h < heads; h++)
-            parts[j * heads + h] = mla_lane_dot(state->q[h], dims[j]);
-    }
-    mla_fetch(feed, half, row->k_lane);
-    score = det_tree32_many<MLA_GROUP * heads>(parts) * row->score_scale;
-    if (start + lane / 8 >= feed->count)
-        score = -det_inf();
-    weight = mla_group_weight<heads>(state, score);
-    if (!one_cache)
-        mla_copies_wait();
-#pragma unroll
-    for (int j = 0; j < MLA_GROUP; j++) {
-        if (!one_cache)
-            mla_decode(feed->ring[1][j][lane], dims[j]);
 #pragma unroll
         for (int h = 0; h < heads; h++) {
-            float share = __shfl_sync(DET_FULL_MASK, weight, j * 8 + h * (8 / heads));
+            float share =
+                __shfl_sync(DET_FULL_MASK, weight, j * MLA_KEY_LANES + h * (MLA_KEY_LANES / heads));
 
 #pragma unroll
             for (int i = 0; i < MLA_DIMS; i++)
                 state->acc[h][i] = fmaf(share, dims[j][i], state->acc[h][i]);
         }
     }
-    if (!one_cache)
-        mla_fetch(feed, 1, row->v_lane);
+}
+
+/* Shrinks what was added so far to the maximum `top`. */
+template <int heads>
+static __device__ __forceinline__ void mla_rescale(struct mla_state<heads> *state, float top)
+{
+    float shrink = top == state->max ? 1.0f : det_exp_nonpos(state->max - top);
+
+#pragma unroll
+    for (int h = 0; h < heads; h++) {
+        float factor = __shfl_sync(DET_FULL_MASK, shrink, h * (MLA_KEY_LANES / heads));
+
+#pragma unroll
+        for (int i = 0; i < MLA_DIMS; i++) state->acc[h][i] *= factor;
+    }
+    state->sum *= shrink;
+    state->max = top;
+}
+
+static __device__ __forceinline__ void mla_decode_stage(const mla_stage stage,
+                                                        float dims[MLA_GROUP][MLA_DIMS])
+{
+#pragma unroll
+    for (int j = 0; j < MLA_GROUP; j++) mla_decode(stage[j][threadIdx.x % DET_WARP], dims[j]);
+}
+
+/* Attends one group. Fetches a later one as soon as its stage of the ring is free. */
+template <int heads, bool one_cache>
+static __device__ __forceinline__ void mla_turn(struct mla_state<heads> *state,
+                                                const struct mla_feed *feed,
+                                                const struct mla_row *row, uint32_t group)
+{
+    uint32_t stage = one_cache ? group % MLA_STAGES : 0;
+    float dims[MLA_GROUP][MLA_DIMS], parts[MLA_GROUP * heads], score, top, weight;
+
+    mla_copies_wait();
+    mla_decode_stage(feed->ring[stage], dims);
+    mla_fetch(feed, group + (one_cache ? MLA_STAGES : 1), stage, row->k_lane);
+#pragma unroll
+    for (int j = 0; j < MLA_GROUP; j++)
+#pragma unroll
+        for (int h = 0; h < heads; h++) parts[j * heads + h] = mla_lane_dot(state->q[h], dims[j]);
+    score = det_tree32_many<MLA_GROUP * heads>(parts) * row->score_scale;
+    if (mla_group_start(feed, group) + threadIdx.x % DET_WARP / MLA_KEY_LANES >= feed->count)
+        score = -det_inf();
+    top = fmaxf(score, __shfl_xor_sync(DET_FULL_MASK, score, MLA_KEY_LANES));
+    top = fmaxf(top, __shfl_xor_sync(DET_FULL_MASK, top, 2 * MLA_KEY_LANES));
+    top = fmaxf(top, state->max);
+    weight = det_exp_nonpos(score - top);
+    if (__any_sync(DET_FULL_MASK, top != state->max)) mla_rescale<heads>(state, top);
+    state->sum += weight;
+    if (!one_cache) {
+        mla_copies_wait();
+        mla_decode_stage(feed->ring[1], dims);
+        mla_fetch(feed, group + 1, 1, row->v_lane);
+    }
+    mla_add_values<heads>(state, weight, dims);
 }
 
 /* Attends the first `count` ids of the list, which is padded to whole groups with ids of the row
@@ -277,23 +295,17 @@ static __device__ __forceinline__ void mla_attend_group(struct mla_state<heads> 
 template <int heads, bool one_cache>
 static __device__ __forceinline__ void mla_attend(struct mla_state<heads> *state,
                                                   const struct mla_row *row, const uint32_t *ids,
-                                                  uint4 (*ring)[MLA_GROUP][DET_WARP],
-                                                  uint32_t count)
+                                                  mla_stage *ring, uint32_t count)
 {
-    struct mla_feed feed = {ids, ring, count, 0, 0};
+    struct mla_feed feed = {ids, ring, mla_uniform(threadIdx.x / DET_WARP), mla_uniform(count), 0};
+    const uint32_t ahead = one_cache ? MLA_STAGES : 1;
 
-    mla_find_batch(&feed, row);
-    mla_fetch(&feed, 0, row->k_lane);
-    if (one_cache)
-        feed.next++;
-    mla_fetch(&feed, 1, row->v_lane);
-    feed.next++;
-    for (uint32_t group = 0; mla_group_start(group) < count; group++) {
-        if (feed.next % MLA_BATCH == 0)
-            mla_find_batch(&feed, row);
-        mla_attend_group<heads, one_cache>(state, &feed, row, mla_group_start(group),
-                                           one_cache ? group % 2 : 0);
-        feed.next++;
+    mla_find_batch(&feed, row, 0);
+    mla_fetch(&feed, 0, 0, row->k_lane);
+    mla_fetch(&feed, one_cache ? 1 : 0, 1, row->v_lane);
+    for (uint32_t group = 0; mla_group_start(&feed, group) < feed.count; group++) {
+        if ((group + ahead) % MLA_BATCH == 0) mla_find_batch(&feed, row, group + ahead);
+        mla_turn<heads, one_cache>(state, &feed, row, group);
     }
 }
 
@@ -301,9 +313,8 @@ static __device__ __forceinline__ void mla_attend(struct mla_state<heads> *state
  * moves to the front, so chunks do not show in the result. Returns the number of attended keys. */
 template <int heads, bool one_cache>
 static __device__ __forceinline__ uint32_t mla_attend_row(struct mla_state<heads> *state,
-                                                          const struct mla_row *row,
-                                                          uint32_t *list, uint32_t *warp_counts,
-                                                          uint4 (*ring)[MLA_GROUP][DET_WARP])
+                                                          const struct mla_row *row, uint32_t *list,
+                                                          uint32_t *warp_counts, mla_stage *ring)
 {
     uint32_t attended = 0, listed = 0;
 
@@ -320,10 +331,8 @@ static __device__ __forceinline__ uint32_t mla_attend_row(struct mla_state<heads
         __syncthreads();
         attended += ready;
         listed -= ready;
-        if (last)
-            break;
-        if (ready != 0 && threadIdx.x < listed)
-            list[threadIdx.x] = list[ready + threadIdx.x];
+        if (last) break;
+        if (ready != 0 && threadIdx.x < listed) list[threadIdx.x] = list[ready + threadIdx.x];
     }
     return attended;
 }
@@ -353,12 +362,12 @@ static __device__ __forceinline__ void mla_store_sums(struct mla_state<heads> *s
                                                       struct mla_merge *merge)
 {
     uint32_t warp = threadIdx.x / DET_WARP, lane = threadIdx.x % DET_WARP;
-    float sum = state->sum + __shfl_xor_sync(DET_FULL_MASK, state->sum, 8);
+    float sum = state->sum + __shfl_xor_sync(DET_FULL_MASK, state->sum, MLA_KEY_LANES);
 
-    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 16);
-    if (lane < 8 && lane % (8 / heads) == 0) {
-        merge->max[lane / (8 / heads)][warp] = state->max;
-        merge->sum[lane / (8 / heads)][warp] = sum;
+    sum += __shfl_xor_sync(DET_FULL_MASK, sum, 2 * MLA_KEY_LANES);
+    if (lane < MLA_KEY_LANES && lane % (MLA_KEY_LANES / heads) == 0) {
+        merge->max[lane / (MLA_KEY_LANES / heads)][warp] = state->max;
+        merge->sum[lane / (MLA_KEY_LANES / heads)][warp] = sum;
     }
 }
 
@@ -372,8 +381,7 @@ static __device__ __forceinline__ void mla_store_head(const float (*partial)[MLA
     float top = -det_inf(), below = 0.0f, even = 0.0f, odd = 0.0f;
 
     live = live < MLA_WARPS ? live : MLA_WARPS;
-    for (uint32_t w = 0; w < live; w++)
-        top = fmaxf(top, warp_max[w]);
+    for (uint32_t w = 0; w < live; w++) top = fmaxf(top, warp_max[w]);
     for (uint32_t w = 0; w < live; w++) {
         float factor = det_exp_nonpos(warp_max[w] - top);
 
@@ -387,12 +395,10 @@ static __device__ __forceinline__ void mla_store_head(const float (*partial)[MLA
 
 /* The row for heads first .. first + heads - 1 of a sequence, those that exist. */
 template <int heads, bool one_cache>
-static __device__ __forceinline__ void mla_decode_heads(const struct mla_row *row,
-                                                        union mla_shared *shared, uint32_t *list,
-                                                        uint32_t *warp_counts,
-                                                        struct mla_merge *merge,
-                                                        const uint16_t *q, uint16_t *out,
-                                                        uint32_t existing, float v_scale)
+static __device__ __forceinline__ void
+mla_decode_heads(const struct mla_row *row, union mla_shared *shared, uint32_t *list,
+                 uint32_t *warp_counts, struct mla_merge *merge, const uint16_t *q, uint16_t *out,
+                 uint32_t existing, float v_scale)
 {
     uint32_t warp = threadIdx.x / DET_WARP, lane = threadIdx.x % DET_WARP, attended;
     struct mla_state<heads> state;
@@ -401,8 +407,7 @@ static __device__ __forceinline__ void mla_decode_heads(const struct mla_row *ro
     for (int h = 0; h < heads; h++) {
         mla_load_query(state.q[h], q + h * MLA_LATENT, (uint32_t)h < existing);
 #pragma unroll
-        for (int i = 0; i < MLA_DIMS; i++)
-            state.acc[h][i] = 0.0f;
+        for (int i = 0; i < MLA_DIMS; i++) state.acc[h][i] = 0.0f;
     }
     state.max = -det_inf();
     state.sum = 0.0f;
@@ -422,26 +427,26 @@ static __device__ __forceinline__ void mla_decode_heads(const struct mla_row *ro
 }
 
 extern "C" __global__ void __launch_bounds__(MLA_THREADS)
-glm5next_dsa_mla_decode_fp8(const uint16_t *q, const uint8_t *k_cache, const uint8_t *v_cache,
-                            uint16_t *out, const int32_t *block_tables, const int32_t *seq_lens,
-                            const int32_t *sel_indices, uint32_t width,
-                            uint32_t max_blocks_per_seq, uint32_t num_q_heads,
-                            uint32_t num_kv_heads, uint32_t kv_lora_rank, uint32_t block_size,
-                            float scale, float k_scale, float v_scale, uint64_t cache_stride_bytes)
+    glm5next_dsa_mla_decode_fp8(const uint16_t *q, const uint8_t *k_cache, const uint8_t *v_cache,
+                                uint16_t *out, const int32_t *block_tables, const int32_t *seq_lens,
+                                const int32_t *sel_indices, uint32_t width,
+                                uint32_t max_blocks_per_seq, uint32_t num_q_heads,
+                                uint32_t num_kv_heads, uint32_t kv_lora_rank, uint32_t block_size,
+                                float scale, float k_scale, float v_scale,
+                                uint64_t cache_stride_bytes)
 {
     __shared__ union mla_shared shared;
     __shared__ uint32_t list[MLA_CHUNK + MLA_ROUND], warp_counts[MLA_WARPS];
     __shared__ struct mla_merge merge;
     uint32_t head = blockIdx.x, seq = blockIdx.y, existing = num_q_heads - head;
-    bool share = num_q_heads >= MLA_SHARED_HEADS &&
-                 (uint64_t)gridDim.x * gridDim.y > MLA_SPARE_BLOCKS;
+    bool share =
+        num_q_heads >= MLA_SHARED_HEADS && (uint64_t)gridDim.x * gridDim.y > MLA_SPARE_BLOCKS;
     uint64_t latent = ((uint64_t)seq * num_q_heads + head) * MLA_LATENT;
     uint32_t lane_bytes = threadIdx.x % DET_WARP * (uint32_t)sizeof(uint4);
     int32_t seq_len = seq_lens[seq];
     struct mla_row row;
 
-    if (share && head % MLA_SHARED_HEADS != 0)
-        return;
+    if (share && head % MLA_SHARED_HEADS != 0) return;
     row.selection = sel_indices + (uint64_t)seq * width;
     row.block_table = block_tables + (uint64_t)seq * max_blocks_per_seq;
     row.k_lane = k_cache + lane_bytes;
