@@ -9,7 +9,7 @@
 #include "formats.h"
 #include "softmax.h"
 
-/* One head: the tokens any row attends, decoded once; and room for one row. */
+/* One head: all tokens, decoded once; and room for one row. */
 struct head {
     float *keys, *values, *query; /* [S, qd] [S, vd] [qd], indexed by token */
     struct ref_vec *key;          /* [S] */
@@ -46,17 +46,9 @@ static bool open_head(const struct ref_dsa_mla_masked_attn *g, struct head *head
     return true;
 }
 
-static bool is_attended(const struct ref_dsa_mla_masked_attn *g, size_t token)
-{
-    for (size_t row = 0; row < g->Q; row++)
-        if (g->mask[row * g->S + token]) return true;
-    return false;
-}
-
 static void decode_head(const struct ref_dsa_mla_masked_attn *g, size_t h, struct head *head)
 {
     for (size_t token = 0; token < g->S; token++) {
-        if (!is_attended(g, token)) continue;
         size_t at = token * g->H + h;
         float *key = head->keys + token * g->qd;
         ref_bf16_to_f32_n(g->k + at * g->qd, g->qd, key);
@@ -66,8 +58,8 @@ static void decode_head(const struct ref_dsa_mla_masked_attn *g, size_t h, struc
 }
 
 /* A kernel's score is within error of the real one before it is rounded to bf16, so its rounded
- * score lies between the rounded ends; seldom are these different (numerics §5.8, monotone
- * rounding). */
+ * score lies between the rounded ends (finite ones: a score that near overflow has error INFINITY);
+ * seldom are these different (numerics §5.8, monotone rounding). */
 static struct ref_score round_score(struct ref_score score)
 {
     double value = ref_bf16_to_f32(ref_bf16_from_f64(score.value));
@@ -77,7 +69,6 @@ static struct ref_score round_score(struct ref_score score)
     }
     double low = ref_bf16_to_f32(ref_bf16_from_f64(score.value - score.error));
     double high = ref_bf16_to_f32(ref_bf16_from_f64(score.value + score.error));
-    if (isinf(low) || isinf(high)) return (struct ref_score){score.value, INFINITY};
     return (struct ref_score){value, fmax(high - value, value - low)};
 }
 

@@ -55,7 +55,7 @@ struct ref_error_model sim_model(const struct sim *sim)
                                     .div_ulp = sim->reciprocal ? 1.5 : 0.5,
                                     .p_bf16 = sim->p_bf16};
     if (sim->tile) model.rescales_per_key = 1.0 / (double)sim->tile;
-    model.rescales_fixed = 1.0; /* the merge */
+    model.rescales_fixed = sim->splits > 1; /* the merge */
     return model;
 }
 

@@ -125,6 +125,29 @@ Test(bound, scores_of_honest_kernels)
     }
 }
 
+/* One product: what is left is the roundings of the scales, up to one for each way to fold them. */
+Test(bound, scores_of_one_product)
+{
+    struct test_random rng = {16};
+    double worst = 0;
+    for (int i = 1; i < DIM; i++) q[i] = k[i] = 0;
+    for (int round = 0; round < 3000; round++) {
+        q[0] = ref_bf16_to_f32(ref_bf16_from_f64(test_normal(&rng)));
+        k[0] = ref_e4m3_to_f32(ref_e4m3_from_f32((float)test_normal(&rng)));
+        float scale = (float)fabs(test_normal(&rng)) + 0x1p-30f;
+        float k_scale = (float)fabs(test_normal(&rng)) + 0x1p-30f;
+        struct ref_vec a = ref_vec_scan(q, 1), b = ref_vec_scan(k, 1);
+        double factor = (double)scale * (double)k_scale, peak = fmax(1, fmax(scale, k_scale));
+        struct ref_score score = ref_attn_score(&f32_model, &a, &b, factor, fmax(peak, factor));
+        for (int folding = 0; folding < 6; folding++) {
+            double got = kernel_score(folding, scale, k_scale, 0);
+            cr_assert(fabs(got - score.value) <= score.error);
+            if (score.error > 0) worst = fmax(worst, fabs(got - score.value) / score.error);
+        }
+    }
+    cr_assert(worst > 0.3, "%g", worst);
+}
+
 /* Positive products in sequence: 512 and 1/2 ulp are swallowed one by one, so nearly all of gamma.
  */
 Test(bound, a_crafted_sum_uses_most_of_it)
@@ -150,6 +173,7 @@ Test(bound, scores_that_are_not_finite_or_may_not_be)
         {1e38f, 0, 1, 1, 1, 1e38, -1},
         {1e30f, 0, 1, 1, 1e10f, 1e40, INFINITY},
         {1e30f, 0, 1e-20f, 0, 1e10f, 0, INFINITY}, /* scale folded into q overflows */
+        {1e-20f, 0, 1e30f, 0, 1e10f, 0, INFINITY}, /* into k */
         {1e30f, 0, 1, 1, 1e-10f, 1e20, -1},
         {1, 0, 0, 1, 1, 0, 0}, /* all products are exact zeros */
     };

@@ -323,6 +323,23 @@ Test(dsa_decode, nan_goes_where_it_is_attended)
         cr_assert(isnan(t.value[2 * HEADS * RANK + c]) || isinf(t.bound[2 * HEADS * RANK + c]));
 }
 
+/* q*k*k_scale leaves the f32 range, the score does not: a kernel may overflow, so nothing is said.
+ */
+Test(dsa_decode, a_kernel_may_overflow_on_the_way)
+{
+    static struct test_case t;
+    draw(&t, 11);
+    for (int i = 0; i < SEQS * HEADS * RANK; i++) t.q[i] = ref_bf16_from_f32(1e28f);
+    t.g.scale = 1e-20f;
+    t.g.k_scale = 1e10f;
+    run_with(&t, plain, 0x7f);
+    for (int i = 0; i < SEQS * HEADS * RANK; i++)
+        cr_assert(isfinite(t.value[i]) && isinf(t.bound[i]));
+    t.g.k_scale = 1e-10f;
+    run_with(&t, plain, 0x7f);
+    for (int i = 0; i < SEQS * HEADS * RANK; i++) cr_assert(isfinite(t.bound[i]));
+}
+
 /* A page beyond 2^32 bytes, without the memory. */
 Test(dsa_decode, offsets_beyond_32_bits)
 {

@@ -103,8 +103,7 @@ Test(dsa_masked, scores_rounded_by_hand)
     cr_assert(value == 2 && bound > 0x1p-9, "%.17g %g", value, bound);
 }
 
-/* What is not attended is not read: NaN there changes nothing. Attended, it goes where it belongs.
- */
+/* NaN that is not attended changes nothing. Attended, it goes where it belongs. */
 Test(dsa_masked, nan_only_where_attended)
 {
     static struct test_case base, t;

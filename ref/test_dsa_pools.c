@@ -331,6 +331,30 @@ Test(dsa_pools, row_alone_and_geom)
     }
 }
 
+/* Terms of the bound that others hide: products w*relu below the least float, and the sum over many
+ * heads, where 255 weights of nearly 2^-24 are lost after a 1. */
+Test(dsa_pools, underflow_and_many_heads)
+{
+    enum { HEADS = 256 };
+    static float q[HEADS * D], weights[HEADS], key[D] = {1};
+    int32_t index = 0, position = 0;
+    uint8_t one = 1, cand;
+    double value, bound;
+    float score;
+    struct ref_dsa_index_scores g = {q, key, weights, &index, &one, &one, &position, NULL,
+                                     1, 1,   1,       D,      1,    1,    1.0f};
+    q[0] = weights[0] = 0x1.ep-76f;
+    ref_dsa_index_scores(&g, &score, &cand);
+    ref_dsa_index_scores_bound(&g, &value, &bound);
+    cr_assert(score == 0 && value > 0x1p-151 && bound >= value && bound < 64 * value);
+    for (int h = 0; h < HEADS; h++) q[h * D] = 1, weights[h] = h ? 0x1.fp-25f : 1;
+    g.H = HEADS;
+    ref_dsa_index_scores(&g, &score, &cand);
+    ref_dsa_index_scores_bound(&g, &value, &bound);
+    double share = fabs((double)score - value) / bound;
+    cr_assert(score == 1 && share <= 1 && share > 0.5, "%g", share);
+}
+
 Test(dsa_pools, nan_and_infinite_scores)
 {
     static struct scores t;

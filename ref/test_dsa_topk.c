@@ -84,7 +84,7 @@ Test(dsa_topk, geom_cuts_pools_and_k)
 enum { S = 21, KP = 4, P = 6, TOPK = 8, K = 2, WIDTH = TOPK + KP - 1, Q = 6 };
 
 struct expansion {
-    int32_t selected[Q * K], indices[P * KP], q_pos[Q], out[Q * WIDTH + 1];
+    int32_t selected[Q * K], indices[(P + 1) * KP], q_pos[Q], out[Q * WIDTH + 1];
     uint8_t cand[Q * P], valid[S], q_mask[Q];
     struct ref_dsa_expand_selection g;
 };
@@ -182,6 +182,30 @@ Test(dsa_topk, expand_before_the_first_key_and_without_tail)
         if (i >= 4 * TOPK || i < 3 * TOPK) cr_assert_eq(t.out[i], -1, "slot %d", i);
     }
     expect_row(t.out + 5 * TOPK, (int32_t[]){6, 7, 8, 9, 14, 15, 16, 17}, TOPK, "no tail");
+}
+
+/* Whatever the rows say, ids are below S: pools that do not exist, tokens beyond the length, a
+ * first_key behind the first valid token. */
+Test(dsa_topk, expand_drops_what_is_not_there)
+{
+    static struct expansion t;
+    open_expansion(&t);
+    t.selected[0] = P; /* what stands behind the last pool must not be taken for one */
+    for (int slot = 0; slot < KP; slot++) t.indices[P * KP + slot] = 3;
+    t.selected[1] = 4; /* 18, 19, 20 and a slot that says 21 */
+    t.indices[4 * KP + 3] = S;
+    for (int i = 0; i < S; i++) t.valid[i] = 1;
+    t.q_pos[0] = 20; /* 21 keys are visible: a tail of one, which would be token 2 + 20 */
+    t.selected[K] = t.selected[K + 1] = -1;
+    t.q_pos[1] = 19; /* 20: no tail */
+    t.q_pos[2] = 0;
+    run_expansion(&t);
+    expect_row(t.out, (int32_t[]){-1, -1, -1, -1, 18, 19, 20, -1, -1, -1, -1}, WIDTH, "row 0");
+    for (int i = 0; i < WIDTH; i++) cr_assert_eq(t.out[WIDTH + i], -1);
+    t.g.first_key = 20; /* (0+1-20)/4 is below 0: no pool counts */
+    t.valid[0] = 0;
+    run_expansion(&t);
+    for (int i = 0; i < WIDTH; i++) cr_assert_eq(t.out[2 * WIDTH + i], -1);
 }
 
 Test(dsa_topk, expand_with_geom)

@@ -148,6 +148,28 @@ Test(exact, cancellation)
     }
 }
 
+static float odd24(struct test_random *rng)
+{
+    return (float)(0x800001 | (test_bits(rng) & 0x7ffffe));
+}
+
+/* Spans on both sides of what 53 and 126 bits hold; all terms positive, so that sums fill them. */
+Test(exact, at_the_edges_of_the_fast_paths)
+{
+    static float x[64], y[64];
+    struct test_random rng = {6};
+    for (int round = 0; round < 4000; round++) {
+        bool small = round & 1;
+        size_t n = small ? 8 : 64;
+        int shift = small ? 1 + (int)test_below(&rng, 4) : 34 + (int)test_below(&rng, 5);
+        for (size_t i = 0; i < n; i++) {
+            x[i] = ldexpf(odd24(&rng), test_below(&rng, 4) ? shift : 0);
+            y[i] = small ? odd24(&rng) : ldexpf(odd24(&rng), test_below(&rng, 4) ? shift : 0);
+        }
+        check_dot(x, y, n, small ? "53 bits" : "126 bits");
+    }
+}
+
 /* 2^53 + 1 is a tie and goes down to even, 2^53 + 3 up; a last term far below decides them. */
 Test(exact, ties_and_what_breaks_them)
 {

@@ -295,3 +295,114 @@ Test(softmax, a_key_counted_twice_is_seen)
     }
     cr_assert(seen > 9 * (int)n / 10, "%d of %zu", seen, n);
 }
+
+/* Below, one source of error at a time is driven to its limit, so that no term of the bound can go
+ * missing behind another. */
+static double share_of_bound(const struct sim *sim)
+{
+    struct test_random rng = {17};
+    struct sim kernel = *sim;
+    kernel.value_scale = 1;
+    struct ref_error_model model = sim_model(sim);
+    float out;
+    run(&model);
+    sim_softmax(&kernel, &rng, row.kernel_score, row.values, row.softmax.n, 1, 1, row.value, &out);
+    return fabs((double)out - row.value[0]) / row.bound[0];
+}
+
+static void set_key(size_t j, float score, float value)
+{
+    row.kernel_score[j] = score;
+    row.score[j] = (double)score;
+    row.score_error[j] = 0;
+    row.values[j] = value;
+}
+
+static void expect_share(double share, double least)
+{
+    cr_assert(share <= 1, "%g of the bound", share);
+    cr_assert(share >= least, "only %g of the bound", share);
+}
+
+/* Equal scores but one, values of +-1, exponentials that push each weight the way its value goes.
+ */
+Test(softmax_terms, exponentials)
+{
+    struct sim sim = {.splits = 1, .exp_ulp = 200, .exp_error = SIM_EXP_AGAINST};
+    open_row(64, 1);
+    for (size_t j = 0; j < 64; j++) set_key(j, j ? -0.68f : 0, j & 1 ? 1 : -1);
+    expect_share(share_of_bound(&sim), 0.4);
+}
+
+/* Rising scores: every key is a new maximum, and every rescale errs upwards. */
+Test(softmax_terms, rescales)
+{
+    struct sim sim = {.splits = 1, .tile = 1, .exp_ulp = 200, .exp_error = SIM_EXP_UP};
+    open_row(200, 1);
+    for (size_t j = 0; j < 200; j++) set_key(j, 0.01f * (float)j, j < 100 ? 1 : -1);
+    expect_share(share_of_bound(&sim), 0.1);
+}
+
+/* 599 weights of a little under 2^-24 after a weight of 1, in sequence: each is lost in the sum of
+ * weights, and 0.49 of each in the value sum. */
+static void set_lost_keys(void)
+{
+    open_row(MAX_KEYS, 1);
+    for (size_t j = 0; j < MAX_KEYS; j++) set_key(j, j ? -24.0001f / 1.442695f : 0, j ? -0.49f : 1);
+}
+
+Test(softmax_terms, both_sums)
+{
+    struct sim sim = {.splits = 1, .exp_ulp = 0.5};
+    set_lost_keys();
+    expect_share(share_of_bound(&sim), 0.6);
+}
+
+Test(softmax_terms, tensor_core_sum)
+{
+    struct sim sim = {.splits = 1, .exp_ulp = 0.5, .tensor_core = true};
+    set_lost_keys();
+    expect_share(share_of_bound(&sim), 0.6);
+}
+
+/* Scores around 200, differences of a few tenths: 2^(x log2e - m log2e) rounds at the size of x. */
+Test(softmax_terms, shift_and_log2e)
+{
+    struct sim sim = {.splits = 1, .exp_ulp = 0.5, .log2_domain = true};
+    double worst = 0;
+    for (int i = 0; i < 40; i++) {
+        open_row(4, 1);
+        for (size_t j = 0; j < 4; j++)
+            set_key(j, 200 + 0.13f * (float)j + 0.003f * (float)i, j & 1 ? 1 : -1);
+        double share = share_of_bound(&sim);
+        expect_share(share, 0);
+        worst = fmax(worst, share);
+    }
+    expect_share(worst, 0.1);
+}
+
+/* All values but those of flushed weights are 0. */
+Test(softmax_terms, flushed_weights)
+{
+    struct sim sim = {.splits = 1, .exp_ulp = 0.5, .flush = true};
+    open_row(100, 1);
+    for (size_t j = 0; j < 100; j++) set_key(j, j ? -87.4f : 0, j ? 1 : 0);
+    double share = share_of_bound(&sim);
+    cr_assert(row.value[0] > 98 * 0x1p-127);
+    expect_share(share, 0.1);
+}
+
+/* Weights just above 1/2 that round by nearly half a bf16 ulp, against f32 weights in their sum;
+ * and against the same weights. */
+Test(softmax_terms, bf16_weights)
+{
+    struct sim sim = {.splits = 1, .exp_ulp = 0.5, .p_bf16 = true};
+    open_row(50, 1);
+    for (size_t j = 0; j < 50; j++) set_key(j, j ? -0.689f : 0, 1); /* 0.502: 1/2 + 2^-9 */
+    expect_share(share_of_bound(&sim), 0.5);
+    sim.sum_bf16 = true; /* where the values are equal the same weights cancel */
+    expect_share(share_of_bound(&sim), 0);
+    for (size_t j = 0; j < 50; j++) set_key(j, j & 1 ? -0.689f : -0.6855f, j & 1 ? 1 : -1);
+    set_key(0, 0, 0);
+    expect_share(share_of_bound(&sim), 0.3);
+}
