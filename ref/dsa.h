@@ -23,17 +23,23 @@ struct ref_dsa_decode {
     uint64_t cache_stride_bytes;
 };
 /* False, with the reason, if the geometry or the index tensors break a rule of ops.md §2. Null index
- * tensors skip the rules that need their values. */
+ * tensors skip the rules that need their values. A block-table entry is used if a selected token
+ * below seq_len lies in it; an id is a duplicate if it is >= 0 and twice in a row, within the
+ * sequence or not. The operations below expect what their predicate accepts. */
 bool ref_dsa_decode_accepts(const struct ref_dsa_decode *g, struct ref_refusal *why);
 /* value, bound: [num_seqs, num_q_heads, kv_lora_rank], of the exact real result before the bf16
  * store; bound excludes the store. Masked attention by set membership over all tokens of each
  * sequence: duplicates collapse, ids outside [0, seq_len) drop, an empty set gives 0 with bound 0.
- * Reads only tokens in the set. */
+ * Reads only tokens in the set. Not finite: as softmax.h says, value NaN with bound 0 demands a NaN,
+ * bound INFINITY says nothing. Without memory: NaN with bound 0, so that nothing passes. */
 void ref_dsa_decode(const struct ref_dsa_decode *g, const struct ref_error_model *model,
                     double *value, double *bound);
 
 /* In every DSA selector oracle below, geom != NULL overrides the scalars as on the device:
- * {S, pools incl. a trailing partial one, complete pools, select_k, NP2}. */
+ * {S, pools incl. a trailing partial one, complete pools, select_k, NP2}. The scalars stay what
+ * arrays, strides and launch are sized for, so geom must fit in them; with it only one row is
+ * allowed, and only the columns below geom's pools or select_k are written. kpool_compress writes
+ * all `pools`, those beyond geom's length as empty ones. */
 struct ref_dsa_kpool_compress {
     const uint16_t *k, *gate; /* bf16 [S, D] */
     const uint8_t *valid;     /* [S] */
