@@ -42,6 +42,8 @@ rewritten=$out.cc
 # fast-math, as everywhere.
 flags="-std=c++17 -O2 -march=${ARCH:-x86-64-v3} -ffp-contract=off -fno-fast-math -fPIC -g"
 flags="$flags -fvisibility=hidden -fno-exceptions -fno-plt -ffile-prefix-map=$PWD/="
+# Without tail calls a call into the runtime returns to the line that made it.
+flags="$flags -fno-optimize-sibling-calls"
 flags="$flags -Wno-unknown-attributes -Wno-pass-failed -DATTEST_SIMT=1"
 link="-shared -Wl,-Bsymbolic"
 if [ $trace = 1 ]; then

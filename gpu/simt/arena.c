@@ -296,7 +296,8 @@ void simt_arena_drop_cells(struct simt_arena *arena)
     for (uint32_t i = 0; i < arena->n_pools; i++) drop_cells(arena->pools[i].free);
 }
 
-struct simt_buffer *simt_arena_nearest(const struct simt_arena *arena, uintptr_t address)
+struct simt_buffer *simt_arena_nearest(const struct simt_arena *arena, uintptr_t address,
+                                       uint64_t *distance_bytes)
 {
     struct simt_buffer *best = NULL;
     uint64_t best_distance = UINT64_MAX;
@@ -307,10 +308,13 @@ struct simt_buffer *simt_arena_nearest(const struct simt_arena *arena, uintptr_t
                             : address >= end   ? address - end
                                                : 0;
 
+        /* A launch without dynamic shared memory still has an address for it. */
+        if (b->shared && b->size == 0 && distance >= SIMT_PAGE) continue;
         if (distance < best_distance) {
             best_distance = distance;
             best = b;
         }
     }
+    *distance_bytes = best_distance;
     return best;
 }

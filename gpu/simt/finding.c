@@ -175,11 +175,13 @@ static void describe_fault(void)
     } else if (fault->address - simt_stacks_low < SIMT_STACKS_BYTES) {
         append("the thread's stack overflowed");
     } else {
+        uint64_t distance;
         bool found = simt_describe(fault->address, 1, place, sizeof place);
-        const struct simt_buffer *near = simt_arena_nearest(&simt_run.device->arena, fault->address);
+        const struct simt_buffer *near =
+            simt_arena_nearest(&simt_run.device->arena, fault->address, &distance);
 
-        if (found && fault->write && near && near->read_only &&
-            fault->address - near->begin < near->size)
+        if (fault->write && near && near->read_only && distance == 0 &&
+            simt_is_backed(near, fault->address - near->begin, 1))
             rule = "write-to-input";
         else if (found)
             rule = fault->write ? "out-of-bounds-write" : "out-of-bounds-read";

@@ -123,8 +123,9 @@ void simt_arena_give(struct simt_arena *arena, struct simt_buffer *buffer);
 bool simt_arena_protect(struct simt_buffer *buffer, bool writable);
 /* Forgets every buffer's accesses. */
 void simt_arena_drop_cells(struct simt_arena *arena);
-/* The live buffer closest to the address, or NULL. */
-struct simt_buffer *simt_arena_nearest(const struct simt_arena *arena, uintptr_t address);
+/* The live buffer closest to the address and how far it is, or NULL. */
+struct simt_buffer *simt_arena_nearest(const struct simt_arena *arena, uintptr_t address,
+                                       uint64_t *distance_bytes);
 void *simt_map_zeroed(uint64_t bytes);
 void simt_unmap(void *address, uint64_t bytes);
 

@@ -34,6 +34,47 @@ static void describe_at(const char *name, uintptr_t begin, uint64_t size, uint32
                  (unsigned long long)offset);
 }
 
+/* The buffer that an index below zero would have reached into, had it not been taken for an unsigned
+ * one: such an index lands 2^32 elements too far. */
+static const struct simt_buffer *wrapped_target(uintptr_t address)
+{
+    for (struct simt_buffer *b = simt_run.device->arena.live; b; b = b->next) {
+        uint64_t below = b->begin - (address - ((uint64_t)b->elem_bytes << 32));
+
+        if (b->size > 0 && below > 0 && below <= (b->size > SIMT_PAGE ? b->size : SIMT_PAGE))
+            return b;
+    }
+    return NULL;
+}
+
+static bool describe_wrapped(uintptr_t address, char *text, size_t size)
+{
+    const struct simt_buffer *b = wrapped_target(address);
+    uint64_t below;
+
+    if (!b) return false;
+    below = b->begin - (address - ((uint64_t)b->elem_bytes << 32));
+    snprintf(text, size, "%s, element %llu: element -%llu as an unsigned 32-bit index", b->name,
+             (unsigned long long)((address - b->begin) / b->elem_bytes),
+             (unsigned long long)((below + b->elem_bytes - 1) / b->elem_bytes));
+    return true;
+}
+
+/* In a buffer or near one. */
+static bool describe_near(const struct simt_buffer *near, uintptr_t address, uint64_t bytes,
+                          char *text, size_t size)
+{
+    uint64_t offset = address - near->begin;
+
+    if (address >= near->begin && offset < near->size && !simt_is_backed(near, offset, 1)) {
+        snprintf(text, size, "%s, element %llu (byte %llu), which no extent backs", near->name,
+                 (unsigned long long)(offset / near->elem_bytes), (unsigned long long)offset);
+        return true;
+    }
+    describe_at(near->name, near->begin, near->size, near->elem_bytes, address, bytes, text, size);
+    return true;
+}
+
 bool simt_describe(uintptr_t address, uint64_t bytes, char *text, size_t size)
 {
     const struct gpu_module *module = simt_run.module;
@@ -48,20 +89,10 @@ bool simt_describe(uintptr_t address, uint64_t bytes, char *text, size_t size)
         describe_at(variable->name, variable->begin, variable->size, 1, address, bytes, text, size);
         return true;
     }
-    near = simt_arena_nearest(&simt_run.device->arena, address);
-    distance = !near                   ? UINT64_MAX
-               : address < near->begin ? near->begin - address
-                                       : address - near->begin;
-    if (near && (distance < near->size || distance - near->size < NEAR_BYTES)) {
-        uint64_t offset = address - near->begin;
-
-        describe_at(near->name, near->begin, near->size, near->elem_bytes, address, bytes, text,
-                    size);
-        if (address >= near->begin && offset < near->size && !simt_is_backed(near, offset, 1))
-            snprintf(text, size, "%s, element %llu (byte %llu), which no extent backs", near->name,
-                     (unsigned long long)(offset / near->elem_bytes), (unsigned long long)offset);
-        return true;
-    }
+    near = simt_arena_nearest(&simt_run.device->arena, address, &distance);
+    if (near && distance < SIMT_PAGE) return describe_near(near, address, bytes, text, size);
+    if (describe_wrapped(address, text, size)) return true;
+    if (near && distance < NEAR_BYTES) return describe_near(near, address, bytes, text, size);
     snprintf(text, size, "address 0x%llx, which is in no buffer", (unsigned long long)address);
     return false;
 }

@@ -40,8 +40,9 @@ static void enter(uint32_t thread)
     simt_lane = thread % SIMT_WARP;
 }
 
-/* Ascending, beginning behind the running thread: its own warp first, around, then the next. */
-static uint32_t pick_ascending(void)
+/* Ascending, beginning behind the running thread: its own warp first, around, then the next warp. A
+ * thread that asked for others to run (`fair`) has its own warp's turn come last. */
+static uint32_t pick_ascending(bool fair)
 {
     uint32_t first = simt_run.current / SIMT_WARP, lane = simt_run.current % SIMT_WARP;
     const struct simt_warp *warp = &simt_run.warps[first];
@@ -49,7 +50,7 @@ static uint32_t pick_ascending(void)
     uint32_t behind = runnable & (uint32_t)(~0ull << (lane + 1));
 
     if (behind) return first * SIMT_WARP + (uint32_t)__builtin_ctz(behind);
-    for (uint32_t i = 0; i < simt_run.n_warps; i++) {
+    for (uint32_t i = fair; i < simt_run.n_warps + fair; i++) {
         uint32_t at = first + i < simt_run.n_warps ? first + i : first + i - simt_run.n_warps;
 
         runnable = simt_run.warps[at].ready | simt_run.warps[at].unstarted;
@@ -84,9 +85,9 @@ static uint32_t pick_seeded(void)
            nth_lane(runnable, (uint32_t)(draw >> 32) % (uint32_t)__builtin_popcount(runnable));
 }
 
-static uint32_t pick(void)
+static uint32_t pick(bool fair)
 {
-    return simt_run.seeded ? pick_seeded() : pick_ascending();
+    return simt_run.seeded ? pick_seeded() : pick_ascending(fair);
 }
 
 static void run_threads(struct simt_fiber *self);
@@ -111,14 +112,14 @@ static void go_to(struct simt_fiber *self, uint32_t thread)
 /* The running fiber; a thread stays on the one it started on. */
 static struct simt_fiber *running;
 
-void simt_wait(uintptr_t site)
+static void wait_turn(uintptr_t site, bool fair)
 {
     uint32_t me = simt_run.current, next;
     struct simt_fiber *self = running;
 
     simt_run.threads[me].site = site;
     if (simt_run.expired) simt_fail_expired(site);
-    next = pick();
+    next = pick(fair);
     if (next == NOBODY) simt_fail_stuck();
     if (next != me) {
         simt_run.threads[me].fiber = self;
@@ -130,10 +131,15 @@ void simt_wait(uintptr_t site)
     }
 }
 
+void simt_wait(uintptr_t site)
+{
+    wait_turn(site, false);
+}
+
 void simt_give_turn(uintptr_t site)
 {
     simt_run.warps[simt_run.current / SIMT_WARP].ready |= 1u << simt_run.current % SIMT_WARP;
-    simt_wait(site);
+    wait_turn(site, true);
 }
 
 static void run_one(uint32_t thread)
@@ -158,7 +164,7 @@ static void run_threads(struct simt_fiber *self)
             running = self;
             run_one(next);
             if (simt_run.expired) simt_fail_expired(0);
-            next = pick();
+            next = pick(false);
         } while (next != NOBODY &&
                  (simt_run.warps[next / SIMT_WARP].unstarted >> next % SIMT_WARP & 1));
         if (next == NOBODY && simt_run.n_returned < simt_run.n_threads) simt_fail_stuck();
@@ -193,14 +199,14 @@ static void reset_warps(void)
         warp->ready = warp->waiting = warp->at_barrier = warp->returned = 0;
     }
     simt_run.n_returned = simt_run.n_at_barrier = 0;
-    simt_run.current = simt_run.n_threads - 1; /* the ascending order begins behind it */
+    simt_run.current = 0;
 }
 
 bool simt_block_run(void)
 {
     reset_warps();
     simt_run.in_fiber = true;
-    go_to(&simt_main_fiber, pick());
+    go_to(&simt_main_fiber, simt_run.seeded ? pick(false) : 0);
     simt_run.in_fiber = false;
     return simt_run.failure == SIMT_FINE;
 }

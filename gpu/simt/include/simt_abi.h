@@ -81,8 +81,15 @@ extern "C" {
 extern SIMT_REGISTER uint32_t simt_lane;
 extern void *SIMT_REGISTER simt_dynamic_shared;
 
-uint32_t simt_barrier(uint32_t kind, uint32_t predicate);
-uint64_t simt_collective(uint32_t kind, uint32_t mask, uint64_t value, uint32_t argument);
+/* Calls on two lines stay two calls: a finding names the line. */
+#ifdef SIMT_MODULE
+#define SIMT_NOMERGE __attribute__((nomerge))
+#else
+#define SIMT_NOMERGE
+#endif
+SIMT_NOMERGE uint32_t simt_barrier(uint32_t kind, uint32_t predicate);
+SIMT_NOMERGE uint64_t simt_collective(uint32_t kind, uint32_t mask, uint64_t value,
+                                      uint32_t argument);
 uint32_t simt_live_lanes(void); /* lanes of this warp that have not returned */
 void simt_yield(void);          /* lets other threads of the block run */
 /* Both end the launch with a finding and do not come back; not declared noreturn, which would make
