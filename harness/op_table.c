@@ -4,7 +4,7 @@
 
 extern const struct op op_dsa_decode;
 extern const struct op op_dsa_kpool, op_dsa_index_scores, op_dsa_topk_pools, op_dsa_expand;
-extern const struct op op_dsa_topk_to_mask, op_dsa_masked_attn;
+extern const struct op op_dsa_topk_to_mask, op_dsa_masked_attn, op_dsa_pipeline;
 
 const struct op *const op_table[] = {
     &op_dsa_decode,
@@ -14,6 +14,7 @@ const struct op *const op_table[] = {
     &op_dsa_expand,
     &op_dsa_topk_to_mask,
     &op_dsa_masked_attn,
+    &op_dsa_pipeline,
 };
 const uint32_t op_count = sizeof op_table / sizeof *op_table;
 

@@ -12,23 +12,32 @@ const char *const dsa_invalid_names[] = {"none", "scattered", "first_slot", "las
                                          "pool", "end",       "all",        NULL};
 const char *const dsa_geom_names[] = {"none", "same", "shorter", NULL};
 
-bool dsa_key_valid(const struct dsa_keys *keys, uint32_t token)
+static bool valid_by_structure(const struct dsa_keys *keys, uint32_t at)
 {
-    if (token < keys->pad || token >= keys->len) return false;
-    uint32_t at = token - keys->pad, pool = at / keys->kpool, slot = at % keys->kpool;
-    /* Where the data changes, validity does too. */
-    if (keys->change >= 0 && token >= keys->change)
-        return random_u32(keys->seed, STREAM_INVALID, (UINT64_C(1) << 32) + at) % 4 != 0;
+    uint32_t pool = at / keys->kpool, slot = at % keys->kpool, count = keys->len - keys->pad;
     switch (keys->invalid) {
     case DSA_INVALID_NONE: return true;
     case DSA_INVALID_SCATTERED: return random_u32(keys->seed, STREAM_INVALID, at) % 5 != 0;
     case DSA_INVALID_FIRST_SLOT: return pool % 3 != 1 || slot != 0;
     case DSA_INVALID_LAST_SLOT: return pool % 3 != 1 || slot != keys->kpool - 1;
     case DSA_INVALID_POOL: return pool % 3 != 1;
-    case DSA_INVALID_END: return at < (keys->len - keys->pad) - (keys->len - keys->pad) / 3;
+    case DSA_INVALID_END: return at < count - count / 3;
     case DSA_INVALID_ALL: break;
     }
     return false;
+}
+
+bool dsa_key_valid(const struct dsa_keys *keys, uint32_t token)
+{
+    if (token < keys->pad || token >= keys->len) return false;
+    uint32_t at = token - keys->pad;
+    bool valid = valid_by_structure(keys, at);
+    /* The padding ends at the first valid token: that is what first_key means. */
+    if (at == 0) return keys->invalid != DSA_INVALID_ALL;
+    if (keys->change < 0 || token < keys->change) return valid;
+    /* Where the data changes, validity does too. */
+    if (keys->prefix) return valid && keys->seed % 2;
+    return random_u32(keys->seed, STREAM_INVALID, (UINT64_C(1) << 32) + at) % 4 != 0;
 }
 
 uint64_t dsa_key_row(const struct dsa_keys *keys, uint32_t token)
@@ -113,6 +122,15 @@ void dsa_store_scaled(const struct field *f, uint64_t row, int exponent, enum dt
         float v = (float)ldexp(value[c], exponent);
         if (dtype == DTYPE_BF16) ((uint16_t *)out)[c] = ref_bf16_from_f32(v);
         if (dtype == DTYPE_F32) ((float *)out)[c] = v;
+    }
+}
+
+void dsa_exact_row(const struct field *f, uint64_t row, bool query, double *value)
+{
+    field_row(f, row, value);
+    for (uint32_t d = 0; d < f->cols; d++) {
+        if (query && d % 4) value[d] = 0;
+        if (!query && d % 4 == 0) value[d] = 1 + d / 4 % 3;
     }
 }
 

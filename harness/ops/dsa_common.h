@@ -26,6 +26,7 @@ struct dsa_keys {
     enum dsa_invalid invalid;
     uint64_t seed;
     int64_t change; /* tokens from here on have other data; -1: none */
+    bool prefix;    /* and their validity changes only so that valid tokens stay one run */
 };
 bool dsa_key_valid(const struct dsa_keys *keys, uint32_t token);
 /* Row of a field that holds the token's data: it does not depend on the padding. */
@@ -62,6 +63,10 @@ enum regime dsa_regime(const struct case_line *c, const char *key);
 /* A field row times 2^exponent, stored. */
 void dsa_store_scaled(const struct field *f, uint64_t row, int exponent, enum dtype dtype,
                       void *out);
+
+/* exact_int before a softmax: keys are equal in every channel that a query reads, so all scores are
+ * equal and every weight is exactly 1; values are small integers. value [f->cols]. */
+void dsa_exact_row(const struct field *f, uint64_t row, bool query, double *value);
 
 /* Rows of a batch, for operations with the parameters rows, first and reverse: the key of a row says
  * which data it has, so that a batch can be reordered or cut. */

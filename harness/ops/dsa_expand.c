@@ -338,7 +338,9 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_int(c, "invalid", (int64_t)(index / 3 + index) % 11 % 7);
     case_set_int(c, "pick", (int64_t)index % 5 % 3);
     if (rng_one_in(r, 6)) case_set_int(c, "select", rng_range(r, 0, topk / kpool));
-    if (rng_one_in(r, 8)) case_set_int(c, "firstkey", rng_range(r, 0, len));
+    /* Without a valid token there is no first one: any number up to the length may stand for it. */
+    if (case_enum_is(c, "invalid", "all") && rng_one_in(r, 2))
+        case_set_int(c, "firstkey", rng_range(r, 0, len));
     if (rng_one_in(r, 3)) {
         case_set_int(c, "rows", 1);
         case_set_int(c, "geom", rng_range(r, 1, 2));

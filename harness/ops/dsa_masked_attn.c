@@ -132,17 +132,11 @@ static void fill_mask_row(const struct build *b, uint64_t key, uint8_t *row)
     }
 }
 
-/* exact_int: keys equal in every channel that a query reads, so all scores are equal and every
- * weight is exactly 1; values are small integers. */
 static void store_exact(const struct field *f, uint64_t row, bool query, uint16_t *out)
 {
     double value[COLUMNS_MAX];
-    field_row(f, row, value);
-    for (uint32_t d = 0; d < f->cols; d++) {
-        if (query && d % 4) value[d] = 0;
-        if (!query && d % 4 == 0) value[d] = 1 + d / 4 % 3;
-        out[d] = ref_bf16_from_f32((float)value[d]);
-    }
+    dsa_exact_row(f, row, query, value);
+    for (uint32_t d = 0; d < f->cols; d++) out[d] = ref_bf16_from_f32((float)value[d]);
 }
 
 static void fill_queries(struct build *b)

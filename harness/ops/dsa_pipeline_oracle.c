@@ -1,0 +1,319 @@
+/* What the stages of dsa_decode_pipeline must produce. Each stage is judged given what the stage
+ * before it really produced; the selection also given nothing but the inputs. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/ops/dsa_pipeline.h"
+
+static const int32_t *geom_of(const struct dsa_pipeline *p)
+{
+    return p->extent.given ? p->extent.numbers : NULL;
+}
+
+void dsa_pipeline_ref_compress(const struct dsa_pipeline *p, const struct instance *in,
+                               struct ref_dsa_kpool_compress *g)
+{
+    *g = (struct ref_dsa_kpool_compress){.geom = geom_of(p),
+                                         .pools = p->extent.scalar_pools,
+                                         .S = p->extent.scalar_len,
+                                         .D = p->dim,
+                                         .KP = p->kpool,
+                                         .block_size = p->paged ? p->block : 0,
+                                         .first_key = (int32_t)p->pad};
+    if (!in) return;
+    g->k = instance_data(in, "k");
+    g->gate = instance_data(in, "gate");
+    g->valid = instance_data(in, "valid");
+    g->ape = instance_data(in, "ape");
+}
+
+void dsa_pipeline_ref_scores(const struct dsa_pipeline *p, const struct instance *in,
+                             struct ref_dsa_index_scores *g)
+{
+    *g = (struct ref_dsa_index_scores){.geom = geom_of(p),
+                                       .Q = p->rows,
+                                       .P = p->extent.scalar_pools,
+                                       .H = p->index_heads,
+                                       .D = p->dim,
+                                       .KP = p->kpool,
+                                       .S = p->extent.scalar_len,
+                                       .scale = p->index_scale};
+    if (!in) return;
+    g->q = instance_data(in, "index_q");
+    g->weights = instance_data(in, "weights");
+    g->valid_keys = instance_data(in, "valid");
+    g->q_pos = instance_data(in, "q_pos");
+}
+
+void dsa_pipeline_ref_topk(const struct dsa_pipeline *p, struct ref_dsa_topk_pools *g)
+{
+    *g = (struct ref_dsa_topk_pools){.geom = geom_of(p),
+                                     .Q = p->rows,
+                                     .P = p->extent.scalar_pools,
+                                     .NP2 = p->extent.scalar_np2,
+                                     .select_k = p->extent.scalar_select_k};
+}
+
+void dsa_pipeline_ref_expand(const struct dsa_pipeline *p, const struct instance *in,
+                             struct ref_dsa_expand_selection *g)
+{
+    *g = (struct ref_dsa_expand_selection){.geom = geom_of(p),
+                                           .Q = p->rows,
+                                           .P = p->extent.scalar_pools,
+                                           .KP = p->kpool,
+                                           .S = p->extent.scalar_len,
+                                           .select_k = p->extent.scalar_select_k,
+                                           .width = p->width,
+                                           .index_topk = p->topk,
+                                           .first_key = (int32_t)p->pad,
+                                           .always_tail = p->tail};
+    if (!in) return;
+    g->valid_keys = instance_data(in, "valid");
+    g->q_pos = instance_data(in, "q_pos");
+    g->q_mask = instance_data(in, "q_mask");
+}
+
+void dsa_pipeline_ref_decode(const struct dsa_pipeline *p, const struct instance *in,
+                             struct ref_dsa_decode *g)
+{
+    *g = (struct ref_dsa_decode){.num_seqs = p->rows,
+                                 .sel_rows = p->rows,
+                                 .width = p->width,
+                                 .max_blocks_per_seq = p->max_blocks,
+                                 .num_q_heads = p->heads,
+                                 .num_kv_heads = 1,
+                                 .kv_lora_rank = DSA_LATENT,
+                                 .block_size = p->block,
+                                 .index_kpool = p->kpool,
+                                 .scale = p->scale,
+                                 .k_scale = p->k_scale,
+                                 .v_scale = p->v_scale,
+                                 .cache_stride_bytes = p->cache_pitch};
+    if (!in) return;
+    g->num_pages = *(const uint32_t *)in->extra;
+    g->q = instance_data(in, "q");
+    g->k_cache = instance_data(in, "k_cache");
+    g->v_cache = instance_data(in, "v_cache");
+    g->block_tables = instance_data(in, "block_tables");
+    g->seq_lens = instance_data(in, "seq_lens");
+}
+
+/* What the oracle of one case works on. Pool keys are in the order of the pools here, wherever their
+ * pages lie. */
+struct judge {
+    struct dsa_pipeline p;
+    const struct instance *in;
+    const uint8_t *const *got;
+    struct expected *e;
+    uint32_t *pages; /* NULL: contiguous keys */
+    double *key_value, *key_bound; /* [pools, dim] */
+    float *got_keys, *near_keys;   /* what the kernel made; the floats nearest to key_value */
+};
+
+static void *expected_of(const struct judge *j, const char *name)
+{
+    return j->e[instance_index(j->in, name)].exact;
+}
+
+static const void *got_of(const struct judge *j, const char *name)
+{
+    return j->got[instance_index(j->in, name)];
+}
+
+/* Where a pool's key lies in the dense tensor. */
+static uint64_t key_place(const struct judge *j, uint64_t pool)
+{
+    if (!j->pages) return pool * j->p.dim;
+    uint64_t page = pool / j->p.page_pools, slot = pool % j->p.page_pools;
+    return (j->pages[page] * (uint64_t)j->p.page_pools + slot) * j->p.dim;
+}
+
+static bool exactly_computable(const int32_t *slots, uint32_t kpool)
+{
+    uint32_t n = 0;
+    for (uint32_t s = 0; s < kpool; s++) n += slots[s] >= 0;
+    return (n & (n - 1)) == 0;
+}
+
+/* The bounds of exact_int keys are 0 for a power of two of valid slots: dsa_kpool.c says why. */
+static void judge_keys(struct judge *j, const struct ref_error_model *model, bool exact)
+{
+    struct ref_dsa_kpool_compress g;
+    struct expected *keys = &j->e[instance_index(j->in, "pool_keys")];
+    const float *got = got_of(j, "pool_keys");
+    int32_t *indices = expected_of(j, "pool_indices");
+    uint64_t dim = j->p.dim;
+    dsa_pipeline_ref_compress(&j->p, j->in, &g);
+    g.pools = j->p.extent.pools;
+    ref_dsa_kpool_compress(&g, model, j->key_value, j->key_bound, indices,
+                           expected_of(j, "pool_valid"));
+    for (uint64_t pool = 0; pool < g.pools; pool++) {
+        uint64_t place = key_place(j, pool);
+        bool sharp = exact && exactly_computable(indices + pool * g.KP, g.KP);
+        for (uint64_t d = 0; d < dim; d++) {
+            uint64_t i = pool * dim + d;
+            if (sharp) j->key_bound[i] = 0;
+            keys->value[place + d] = j->key_value[i];
+            keys->bound[place + d] = j->key_bound[i];
+            j->got_keys[i] = got[place + d];
+            j->near_keys[i] = (float)j->key_value[i];
+        }
+    }
+}
+
+static void judge_scores(struct judge *j, struct ref_dsa_index_scores *g)
+{
+    dsa_pipeline_ref_scores(&j->p, j->in, g);
+    g->pool_indices = expected_of(j, "pool_indices");
+    g->pool_valid = expected_of(j, "pool_valid");
+    g->pool_keys = j->got_keys;
+    ref_dsa_index_scores(g, expected_of(j, "scores"), expected_of(j, "valid_cand"));
+}
+
+/* How far key errors move what a kernel computes for a head: see certify. c [dim]. */
+static void key_sensitivity(const struct ref_dsa_index_scores *g, uint32_t row, double *c)
+{
+    double tiny = 0x1p-149 * fmax(1, 1 / (double)g->scale);
+    for (uint32_t d = 0; d < g->D; d++) c[d] = 0;
+    for (uint32_t h = 0; h < g->H; h++) {
+        const float *q = g->q + ((uint64_t)row * g->H + h) * g->D;
+        double w = fabs((double)g->weights[(uint64_t)row * g->H + h]) * g->scale;
+        for (uint32_t d = 0; d < g->D; d++) c[d] += w * (fabs((double)q[d]) + tiny);
+    }
+    /* (1 + gamma_{D+2})(1 + gamma_{H+1}) with gamma_n <= 2n*2^-24, and the sums here. */
+    for (uint32_t d = 0; d < g->D; d++) c[d] *= 1 + ((double)g->D + g->H + 8) * 0x1p-23;
+}
+
+/* sum_d c_d * delta_d, delta_d how far a right kernel's key may be from near_keys. */
+static double moved_by_keys(const struct judge *j, const double *c, uint64_t pool)
+{
+    double sum = 0;
+    for (uint64_t d = 0; d < j->p.dim; d++) {
+        uint64_t i = pool * j->p.dim + d;
+        double delta = j->key_bound[i];
+        if (isfinite(j->key_value[i])) delta += fabs(j->key_value[i] - (double)j->near_keys[i]);
+        if (delta > 0) sum += c[d] * delta;
+    }
+    return isnan(sum) ? INFINITY : sum;
+}
+
+/* The selection against real scores of the exact keys K, by intervals around s(k~), k~ = near_keys.
+ *
+ * ref_dsa_index_scores_bound gives s(k~) and E(k~), within which every f32 order of the sums stays
+ * when the keys are k~ (numerics §5.4). A right kernel has keys k with |k - K| <= key_bound, hence
+ * |k - k~| <= delta = key_bound + |K - k~|. For head h, its dot moves by at most
+ * scale*sum_d |q_d|*delta_d, and its rounding error, relative to sum |q_d||k_d|, by at most gamma_{D+2}
+ * of the same; relu is 1-Lipschitz and the sum over heads loses at most gamma_{H+1} of what it is
+ * given. So the kernel's score is within
+ *   E(k~) + (1+gamma_{H+1})(1+gamma_{D+2}) * sum_h |w_h|*scale*sum_d |q_hd|*delta_d,
+ * and so is s(K). The underflow term of E, 2^-149 * sum |k_d|, moves by 2^-149 * sum delta_d. */
+static bool certify(struct judge *j, const struct ref_dsa_index_scores *judged)
+{
+    struct ref_dsa_index_scores g = *judged;
+    struct expected *e = &j->e[instance_index(j->in, "certified")];
+    uint64_t pools = j->p.extent.pools, stride = g.P, cells = (uint64_t)g.Q * stride + 1;
+    const uint8_t *candidate = expected_of(j, "valid_cand");
+    double *c = malloc(((uint64_t)g.D + 1) * sizeof *c);
+    e->select_value = malloc(cells * sizeof *e->select_value);
+    e->select_bound = malloc(cells * sizeof *e->select_bound);
+    e->select_n = malloc(((uint64_t)g.Q + 1) * sizeof *e->select_n);
+    e->select_k = malloc(((uint64_t)g.Q + 1) * sizeof *e->select_k);
+    e->select_stride = stride;
+    bool fine = c && e->select_value && e->select_bound && e->select_n && e->select_k;
+    if (fine) {
+        g.pool_keys = j->near_keys;
+        ref_dsa_index_scores_bound(&g, e->select_value, e->select_bound);
+    }
+    for (uint32_t row = 0; fine && row < g.Q; row++) {
+        e->select_n[row] = (uint32_t)pools;
+        e->select_k[row] = j->p.extent.select_k;
+        key_sensitivity(&g, row, c);
+        for (uint64_t pool = 0; pool < pools; pool++) {
+            if (candidate[row * pools + pool])
+                e->select_bound[row * stride + pool] += moved_by_keys(j, c, pool);
+        }
+    }
+    free(c);
+    return fine;
+}
+
+static void judge_selection(struct judge *j)
+{
+    struct ref_dsa_topk_pools topk;
+    struct ref_dsa_expand_selection expand;
+    dsa_pipeline_ref_topk(&j->p, &topk);
+    topk.scores = got_of(j, "scores");
+    ref_dsa_topk_pools(&topk, expected_of(j, "selected"));
+    dsa_pipeline_ref_expand(&j->p, j->in, &expand);
+    expand.selected = got_of(j, "selected");
+    expand.pool_indices = expected_of(j, "pool_indices");
+    expand.valid_cand = expected_of(j, "valid_cand");
+    ref_dsa_expand_selection(&expand, expected_of(j, "rows"));
+}
+
+static bool power_of_two(double x)
+{
+    int exponent;
+    return frexp(x, &exponent) == 0.5;
+}
+
+/* With attend=exact_int all scores of a row are equal and values are small integers: as in
+ * dsa_decode.c, a power of two of tokens and scales that are powers of two leave only the store. */
+static void judge_decode(struct judge *j, const struct ref_error_model *model, bool exact)
+{
+    struct ref_dsa_decode g;
+    struct expected *out = &j->e[instance_index(j->in, "out")];
+    uint64_t row_elems = (uint64_t)j->p.heads * DSA_LATENT;
+    dsa_pipeline_ref_decode(&j->p, j->in, &g);
+    g.sel_indices = got_of(j, "rows");
+    ref_dsa_decode(&g, model, out->value, out->bound);
+    for (uint32_t row = 0; exact && row < g.num_seqs; row++) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < g.width; i++) {
+            int32_t id = g.sel_indices[(uint64_t)row * g.width + i];
+            n += id >= 0 && id < g.seq_lens[row];
+        }
+        if ((n & (n - 1)) || !power_of_two(g.k_scale) || !power_of_two(g.v_scale)) continue;
+        for (uint64_t i = row * row_elems; i < (row + 1) * row_elems; i++) out->bound[i] = 0;
+    }
+}
+
+/* Memory ran out: nothing may pass. */
+static void fail_all(struct judge *j)
+{
+    struct expected *out = &j->e[instance_index(j->in, "out")];
+    for (uint64_t i = 0; i < (uint64_t)j->p.rows * j->p.heads * DSA_LATENT; i++) out->value[i] = NAN;
+}
+
+void dsa_pipeline_oracle(const struct case_line *c, const struct instance *in,
+                         const struct ref_error_model *model, const uint8_t *const *got,
+                         struct expected *e)
+{
+    struct judge j = {.in = in, .got = got, .e = e};
+    struct ref_dsa_index_scores scores;
+    dsa_pipeline_read(c, &j.p);
+    uint64_t keys = (uint64_t)j.p.extent.pools * j.p.dim + 1;
+    j.pages = dsa_pipeline_key_pages(c, &j.p);
+    j.key_value = malloc(keys * sizeof *j.key_value);
+    j.key_bound = malloc(keys * sizeof *j.key_bound);
+    j.got_keys = malloc(keys * sizeof *j.got_keys);
+    j.near_keys = malloc(keys * sizeof *j.near_keys);
+    bool fine = j.key_value && j.key_bound && j.got_keys && j.near_keys && (j.pages || !j.p.paged);
+    if (fine) {
+        judge_keys(&j, model, dsa_regime(c, "regime") == REGIME_EXACT_INT);
+        judge_scores(&j, &scores);
+        fine = certify(&j, &scores);
+    }
+    if (fine) {
+        judge_selection(&j);
+        judge_decode(&j, model, dsa_regime(c, "attend") == REGIME_EXACT_INT);
+    } else {
+        fail_all(&j);
+    }
+    free(j.pages);
+    free(j.key_value);
+    free(j.key_bound);
+    free(j.got_keys);
+    free(j.near_keys);
+}
