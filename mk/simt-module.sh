@@ -56,7 +56,8 @@ if [ $trace = 1 ]; then
     done
     link="$link -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset"
 elif [ $asan = 1 ]; then
-    flags="$flags -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+    # Undefined behaviour traps, and the trap becomes a finding like any other fault.
+    flags="$flags -O1 -fsanitize=address,undefined -fsanitize-trap=undefined"
     flags="$flags -fno-omit-frame-pointer"
 fi
 [ $fuzz = 0 ] || flags="$flags -fsanitize=fuzzer-no-link"

@@ -112,7 +112,7 @@ void simt_fiber_switch(struct simt_fiber *from, struct simt_fiber *to)
     arrive(jump_fcontext(to->context, from), from);
 }
 
-void simt_fiber_abandon(struct simt_fiber *to)
+SIMT_NO_ASAN void simt_fiber_abandon(struct simt_fiber *to)
 {
 #if SIMT_WITH_ASAN
     __sanitizer_start_switch_fiber(NULL, (void *)to->stack_low, to->stack_bytes);

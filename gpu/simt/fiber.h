@@ -19,6 +19,9 @@
 #define SIMT_WITH_ASAN 0
 #endif
 
+/* For what runs on no stack that AddressSanitizer knows of. */
+#define SIMT_NO_ASAN __attribute__((no_sanitize("address")))
+
 /* One fiber's share of the reservation: a guard page and the stack above it. Pages that no kernel
  * ever touches cost nothing. */
 #define SIMT_FIBER_BYTES (SIMT_WITH_ASAN ? 1u << 20 : 1u << 18)

@@ -23,14 +23,14 @@ static pid_t timer_owner;
 static int tries;
 static _Alignas(16) unsigned char handler_stack[64 * 1024], landing_stack[64 * 1024];
 
-void simt_break_off(void)
+SIMT_NO_ASAN void simt_break_off(void)
 {
     simt_run.in_fiber = false;
     simt_fiber_abandon(&simt_main_fiber);
 }
 
 /* Where a broken-off thread goes on, on a stack of its own: its own may be what overflowed. */
-static void landing(void)
+SIMT_NO_ASAN static void landing(void)
 {
     simt_break_off();
 }

@@ -40,32 +40,39 @@ static bool run_program(char *const argv[], char *output, size_t size)
            WEXITSTATUS(status) == 0;
 }
 
-/* "file:line" out of "file:line:column" or "file:line (discriminator 2)". */
-static void cut_line(char *line)
+/* "file:line" out of "file:line:column" or "file:line (discriminator 2)"; returns the line. */
+static unsigned long cut_line(char *line)
 {
     char *colon = strrchr(line, '/'), *end;
+    unsigned long number;
 
     colon = strchr(colon ? colon : line, ':');
-    if (!colon) return;
-    strtoul(colon + 1, &end, 10);
+    if (!colon) return 0;
+    number = strtoul(colon + 1, &end, 10);
     *end = 0;
+    return number;
 }
 
 /* Frames come innermost first, one a line. Those in the shim headers and in the system's are not the
- * user's code; the first other one is the answer. */
+ * user's code; the first other one is the answer. Line 0 is code that the compiler made of several
+ * lines: such a frame is taken only for want of another. */
 static bool choose_frame(char *output, char *text, size_t size)
 {
+    bool found = false;
     char *save;
 
     for (char *line = strtok_r(output, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        unsigned long number;
+
         if (!strchr(line, ':') || line[0] == '?') continue;
-        cut_line(line);
+        number = cut_line(line);
         if (strstr(line, "gpu/simt/include/") || strncmp(line, "/usr/", 5) == 0) continue;
         while (strncmp(line, "./", 2) == 0) line += 2;
-        snprintf(text, size, "%s", line);
-        return true;
+        if (number > 0 || !found) snprintf(text, size, "%s", line);
+        if (number > 0) return true;
+        found = true;
     }
-    return false;
+    return found;
 }
 
 static bool ask(const struct gpu_module *module, uintptr_t offset, char *text, size_t size)

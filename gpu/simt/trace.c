@@ -291,6 +291,7 @@ static inline void check(uintptr_t address, uint64_t bytes, enum access_kind kin
 
     if (address - simt_stacks_low < SIMT_STACKS_BYTES) return;
     if (!simt_run.in_fiber || bytes == 0) return; /* a constructor of the module */
+    if (simt_run.expired) simt_fail_expired(site);
     in_arena = address - simt_run.device->arena.begin;
     if (in_arena < SIMT_ARENA_BYTES) {
         struct simt_buffer *owner = simt_run.device->arena.owner[in_arena >> SIMT_GRANULE_BITS];
