@@ -100,7 +100,7 @@ void dsa_pipeline_ref_decode(const struct dsa_pipeline *p, const struct instance
 }
 
 /* What the oracle of one case works on. Pool keys are in the order of the pools here, wherever their
- * pages lie. */
+ * pages lie: contiguous ones are used where they are, for a long context has many. */
 struct judge {
     struct dsa_pipeline p;
     const struct instance *in;
@@ -108,7 +108,10 @@ struct judge {
     struct expected *e;
     uint32_t *pages; /* NULL: contiguous keys */
     double *key_value, *key_bound; /* [pools, dim] */
-    float *got_keys, *near_keys;   /* what the kernel made; the floats nearest to key_value */
+    const float *got_keys;         /* what the kernel made */
+    float *near_keys;              /* the floats nearest to key_value */
+    double *own_value, *own_bound; /* paged: the memory of the arrays above */
+    float *own_got;
 };
 
 static void *expected_of(const struct judge *j, const char *name)
@@ -121,14 +124,6 @@ static const void *got_of(const struct judge *j, const char *name)
     return j->got[instance_index(j->in, name)];
 }
 
-/* Where a pool's key lies in the dense tensor. */
-static uint64_t key_place(const struct judge *j, uint64_t pool)
-{
-    if (!j->pages) return pool * j->p.dim;
-    uint64_t page = pool / j->p.page_pools, slot = pool % j->p.page_pools;
-    return (j->pages[page] * (uint64_t)j->p.page_pools + slot) * j->p.dim;
-}
-
 static bool exactly_computable(const int32_t *slots, uint32_t kpool)
 {
     uint32_t n = 0;
@@ -136,30 +131,38 @@ static bool exactly_computable(const int32_t *slots, uint32_t kpool)
     return (n & (n - 1)) == 0;
 }
 
+/* The keys of paged pools, page after page as they lie, against the order of the pools. */
+static void judge_paged_keys(struct judge *j)
+{
+    struct expected *keys = &j->e[instance_index(j->in, "pool_keys")];
+    const float *got = got_of(j, "pool_keys");
+    uint64_t dim = j->p.dim;
+    for (uint64_t pool = 0; pool < j->p.extent.pools; pool++) {
+        uint64_t page = pool / j->p.page_pools, slot = pool % j->p.page_pools;
+        uint64_t place = (j->pages[page] * (uint64_t)j->p.page_pools + slot) * dim;
+        memcpy(keys->value + place, j->key_value + pool * dim, dim * sizeof(double));
+        memcpy(keys->bound + place, j->key_bound + pool * dim, dim * sizeof(double));
+        memcpy(j->own_got + pool * dim, got + place, dim * sizeof(float));
+    }
+}
+
 /* The bounds of exact_int keys are 0 for a power of two of valid slots: dsa_kpool.c says why. */
 static void judge_keys(struct judge *j, const struct ref_error_model *model, bool exact)
 {
     struct ref_dsa_kpool_compress g;
-    struct expected *keys = &j->e[instance_index(j->in, "pool_keys")];
-    const float *got = got_of(j, "pool_keys");
     int32_t *indices = expected_of(j, "pool_indices");
-    uint64_t dim = j->p.dim;
     dsa_pipeline_ref_compress(&j->p, j->in, &g);
     g.pools = j->p.extent.pools;
     ref_dsa_kpool_compress(&g, model, j->key_value, j->key_bound, indices,
                            expected_of(j, "pool_valid"));
     for (uint64_t pool = 0; pool < g.pools; pool++) {
-        uint64_t place = key_place(j, pool);
         bool sharp = exact && exactly_computable(indices + pool * g.KP, g.KP);
-        for (uint64_t d = 0; d < dim; d++) {
-            uint64_t i = pool * dim + d;
+        for (uint64_t i = pool * g.D; i < (pool + 1) * g.D; i++) {
             if (sharp) j->key_bound[i] = 0;
-            keys->value[place + d] = j->key_value[i];
-            keys->bound[place + d] = j->key_bound[i];
-            j->got_keys[i] = got[place + d];
             j->near_keys[i] = (float)j->key_value[i];
         }
     }
+    if (j->pages) judge_paged_keys(j);
 }
 
 static void judge_scores(struct judge *j, struct ref_dsa_index_scores *g)
@@ -286,6 +289,31 @@ static void fail_all(struct judge *j)
     for (uint64_t i = 0; i < (uint64_t)j->p.rows * j->p.heads * DSA_LATENT; i++) out->value[i] = NAN;
 }
 
+static bool judge_open(struct judge *j, const struct case_line *c)
+{
+    struct expected *keys = &j->e[instance_index(j->in, "pool_keys")];
+    uint64_t n = (uint64_t)j->p.extent.pools * j->p.dim + 1;
+    j->near_keys = malloc(n * sizeof *j->near_keys);
+    j->key_value = keys->value;
+    j->key_bound = keys->bound;
+    j->got_keys = got_of(j, "pool_keys");
+    if (!j->p.paged) return j->near_keys != NULL;
+    j->pages = dsa_pipeline_key_pages(c, &j->p);
+    j->key_value = j->own_value = malloc(n * sizeof *j->own_value);
+    j->key_bound = j->own_bound = malloc(n * sizeof *j->own_bound);
+    j->got_keys = j->own_got = malloc(n * sizeof *j->own_got);
+    return j->near_keys && j->pages && j->own_value && j->own_bound && j->own_got;
+}
+
+static void judge_close(struct judge *j)
+{
+    free(j->pages);
+    free(j->near_keys);
+    free(j->own_value);
+    free(j->own_bound);
+    free(j->own_got);
+}
+
 void dsa_pipeline_oracle(const struct case_line *c, const struct instance *in,
                          const struct ref_error_model *model, const uint8_t *const *got,
                          struct expected *e)
@@ -293,13 +321,7 @@ void dsa_pipeline_oracle(const struct case_line *c, const struct instance *in,
     struct judge j = {.in = in, .got = got, .e = e};
     struct ref_dsa_index_scores scores;
     dsa_pipeline_read(c, &j.p);
-    uint64_t keys = (uint64_t)j.p.extent.pools * j.p.dim + 1;
-    j.pages = dsa_pipeline_key_pages(c, &j.p);
-    j.key_value = malloc(keys * sizeof *j.key_value);
-    j.key_bound = malloc(keys * sizeof *j.key_bound);
-    j.got_keys = malloc(keys * sizeof *j.got_keys);
-    j.near_keys = malloc(keys * sizeof *j.near_keys);
-    bool fine = j.key_value && j.key_bound && j.got_keys && j.near_keys && (j.pages || !j.p.paged);
+    bool fine = judge_open(&j, c);
     if (fine) {
         judge_keys(&j, model, dsa_regime(c, "regime") == REGIME_EXACT_INT);
         judge_scores(&j, &scores);
@@ -311,9 +333,5 @@ void dsa_pipeline_oracle(const struct case_line *c, const struct instance *in,
     } else {
         fail_all(&j);
     }
-    free(j.pages);
-    free(j.key_value);
-    free(j.key_bound);
-    free(j.got_keys);
-    free(j.near_keys);
+    judge_close(&j);
 }
