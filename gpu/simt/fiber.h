@@ -1,4 +1,4 @@
-/* Fibers: stacks with a guard page below each, and the switch between them (Boost.Context). */
+/* Fibers: stacks with a guard page below each, and the switch between them. */
 #ifndef ATTEST_SIMT_FIBER_H
 #define ATTEST_SIMT_FIBER_H
 

@@ -2,6 +2,7 @@
  * what broke it off into a report. */
 #include "run.h"
 
+#include <immintrin.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -159,6 +160,7 @@ enum gpu_status simt_launch(struct gpu_device *device, struct gpu_kernel *kernel
     uint32_t watchdog_ms = device->options.watchdog_ms;
     uint64_t xy = (uint64_t)block.x * block.y;
     enum gpu_status status;
+    unsigned mxcsr;
 
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return GPU_OK;
     if (xy == 0 || block.z == 0 || xy > SIMT_MAX_BLOCK || xy * block.z > SIMT_MAX_BLOCK)
@@ -171,8 +173,10 @@ enum gpu_status simt_launch(struct gpu_device *device, struct gpu_kernel *kernel
     if (!simt_trace_launch()) return simt_infra(report, "no memory for tracing");
     if (!simt_signals_arm(watchdog_ms ? watchdog_ms : DEFAULT_WATCHDOG_MS))
         return simt_infra(report, "cannot start the watchdog");
+    mxcsr = _mm_getcsr();
     run_blocks(&simt_run);
     simt_signals_disarm();
+    _mm_setcsr(mxcsr); /* a thread broken off inside a directed rounding leaves its own */
     if (simt_run.failure == SIMT_FINE) return GPU_OK;
     simt_fibers_reset();
     simt_complete_report();
