@@ -132,9 +132,13 @@ static void compare_bound(const struct tensor *t, const uint8_t *got, const stru
         r->compared++;
         r->nearest += is_nearest(t, got, i, value);
         double g = element_value(t->dtype, got, i);
-        if (isfinite(g) && isfinite(value))
-            r->max_ulp = fmax(r->max_ulp, fabs(g - value) / ulp_at(t->dtype, value));
+        if (isfinite(g) && isfinite(value)) {
+            double ulp = fabs(g - value) / ulp_at(t->dtype, value);
+            r->max_ulp = fmax(r->max_ulp, ulp);
+            distribution_ulp(&r->spread, ulp);
+        }
         if (right && ratio > 1) ratio = 1; /* an interval edge met exactly */
+        distribution_ratio(&r->spread, ratio);
         if (ratio > r->worst_ratio) r->worst_ratio = ratio;
         if (right) continue;
         r->wrong++;
@@ -159,6 +163,13 @@ static void compare_exact(const struct tensor *t, const uint8_t *got, const stru
     }
 }
 
+static double largest_bound(const double *bound, uint32_t n)
+{
+    double largest = 0;
+    for (uint32_t i = 0; i < n; i++) largest = fmax(largest, bound[i]);
+    return largest;
+}
+
 static void compare_select(const struct tensor *t, const uint8_t *got, const struct expected *e,
                            struct comparison *r, uint8_t *map)
 {
@@ -173,6 +184,9 @@ static void compare_select(const struct tensor *t, const uint8_t *got, const str
         r->compared += slots;
         r->identical += s.verdict == REF_SELECT_IDENTICAL;
         r->equivalent += s.verdict == REF_SELECT_EQUIVALENT;
+        distribution_margin(&r->spread, s.margin,
+                            largest_bound(e->select_bound + row * e->select_stride,
+                                          e->select_n[row]));
         if (s.verdict != REF_SELECT_WRONG) continue;
         if (!r->wrong++) {
             r->select = s;

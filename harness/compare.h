@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "harness/distribution.h"
 #include "harness/instance.h"
 #include "ref/select.h"
 
@@ -18,6 +19,7 @@ struct comparison {
     uint64_t nearest;    /* BOUND: elements equal to the correctly rounded exact value */
     double max_ulp;      /* largest distance in units of the output format's last place */
     uint32_t identical, equivalent; /* SELECT rows */
+    struct distribution spread;     /* BOUND: errors; SELECT: margins */
     struct ref_select_result select; /* of the first wrong row */
     uint64_t select_row;
 };

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "harness/distribution.h"
+
 enum verdict {
     VERDICT_PASS,
     VERDICT_FAIL,    /* the kernel or launcher is wrong */
@@ -38,6 +40,7 @@ struct result {
     uint64_t compared, nearest, unjudged;
     double worst_ratio, max_ulp;
     uint32_t identical, equivalent; /* SELECT rows */
+    struct distribution spread;     /* of the elements compared by bound and the SELECT rows */
     double seconds;          /* wall time of the whole case */
     double kernel_seconds;   /* of which in launches */
     uint64_t digest;         /* of the outputs of the first run: equal on every backend */

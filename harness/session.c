@@ -1,7 +1,6 @@
 #include "harness/session.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "harness/json_lines.h"
 #include "harness/pool.h"
+#include "harness/session_json.h"
 #include "harness/summary.h"
 
 enum { FAILURES_SHOWN = 12, TRACE_EVERY = 3 };
@@ -25,6 +24,7 @@ struct session {
     double start;
     bool terminal, colour;
     uint32_t lines_up; /* lines of the live table now on the screen */
+    char date[16];
 };
 
 static volatile bool interrupted;
@@ -52,6 +52,7 @@ static void sweep(const struct plan *plan, const struct job *job, struct result 
         bool agrees = verify_refusal_agrees(&c, &refused, rule, sizeof rule, text, sizeof text);
         r->checks[CHECK_REFUSAL]++;
         r->compared += refused;
+        if (agrees && refused) session_json_rule(r, rule);
         if (agrees) continue;
         case_print(&c, line, sizeof line);
         r->verdict = VERDICT_FAIL;
@@ -150,33 +151,17 @@ static void print_failure(struct session *s, const char *text, const struct resu
 static void print_json(const struct session *s, const struct job *job, const char *text,
                        const struct result *r)
 {
-    char error[256], digest[24];
-    struct case_line c;
-    struct jsonl_record record = {.case_text = text, .seconds = r->seconds};
-    if (job->kind == JOB_SWEEP) return;
+    char error[512];
+    static struct case_line c;
     const char *name = job->op ? job->op->name : "?";
+    struct json_origin origin = {
+        .backend = s->context.backend->name,
+        .tier = s->plan->texts ? "replay" : s->plan->tier == TIER_FULL ? "full" : "quick",
+        .seed = s->plan->seed};
+    memcpy(origin.date, s->date, sizeof origin.date);
     if (!job->op && plan_case(s->plan, job, &c, error, sizeof error)) name = c.op->name;
-    snprintf(record.op, sizeof record.op, "%s", name);
-    snprintf(record.backend, sizeof record.backend, "%s", s->context.backend->name);
-    snprintf(record.verdict, sizeof record.verdict, "%s", verdict_names[r->verdict]);
-    snprintf(record.check, sizeof record.check, "%s", r->check);
-    record.ratio = r->compared ? r->worst_ratio : NAN;
-    cJSON *fields = cJSON_CreateObject(), *checks = cJSON_AddObjectToObject(fields, "checks");
-    for (int k = 0; k < CHECK_COUNT; k++) {
-        if (r->checks[k]) cJSON_AddNumberToObject(checks, check_names[k], r->checks[k]);
-    }
-    cJSON_AddNumberToObject(fields, "compared", (double)r->compared);
-    cJSON_AddNumberToObject(fields, "nearest", (double)r->nearest);
-    cJSON_AddNumberToObject(fields, "ulp", isfinite(r->max_ulp) ? r->max_ulp : -1);
-    cJSON_AddNumberToObject(fields, "identical", r->identical);
-    cJSON_AddNumberToObject(fields, "equivalent", r->equivalent);
-    cJSON_AddNumberToObject(fields, "kernel_seconds", r->kernel_seconds);
-    snprintf(digest, sizeof digest, "%016" PRIx64, r->digest);
-    cJSON_AddStringToObject(fields, "digest", digest);
-    if (r->text[0] && r->verdict != VERDICT_PASS) cJSON_AddStringToObject(fields, "text", r->text);
-    record.fields = fields;
-    if (!jsonl_write(stdout, &record, error, sizeof error)) fprintf(stderr, "attest: %s\n", error);
-    cJSON_Delete(fields);
+    if (!session_json(stdout, &origin, job, name, text, r, error, sizeof error))
+        fprintf(stderr, "attest: %s\n", error);
 }
 
 static void done(void *shared, uint64_t index, const struct result *r)
@@ -289,6 +274,7 @@ int session_run(const struct plan *plan, const struct options *o, const char *co
     s.terminal = isatty(STDERR_FILENO) && !o->json;
     s.colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
     s.start = now();
+    session_json_date(s.date, sizeof s.date);
     plan_summary(&s);
     signal(SIGINT, on_interrupt);
     struct pool_config config = {o->jobs, o->timeout_s, work, done, tick, &s, &interrupted};

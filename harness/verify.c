@@ -237,6 +237,7 @@ static bool judge_tensor(const struct tensor *t, const uint8_t *got, const struc
     r->unjudged += c.unjudged;
     r->identical += c.identical;
     r->equivalent += c.equivalent;
+    distribution_add(&r->spread, &c.spread);
     if (c.worst_ratio > r->worst_ratio) r->worst_ratio = c.worst_ratio;
     if (c.max_ulp > r->max_ulp) r->max_ulp = c.max_ulp;
     if (c.wrong) {
