@@ -96,6 +96,29 @@ static bool try_kernel(void *shared, void **state, uint64_t index, struct result
     return simt;
 }
 
+/* Verdict fail: caught; the case is the one that caught it. */
+static void print_json(const struct trials *t, const struct trial *trial)
+{
+    const struct broken *b = &trial->kernel;
+    const struct result *r = &trial->result;
+    char error[512];
+    struct jsonl_record record = {
+        .case_text = trial->caught_by, .ratio = NAN, .seconds = r->seconds};
+    snprintf(record.op, sizeof record.op, "%s", b->op);
+    snprintf(record.backend, sizeof record.backend, "%s", t->context.backend->name);
+    snprintf(record.verdict, sizeof record.verdict, "%s", verdict_names[r->verdict]);
+    snprintf(record.check, sizeof record.check, "%s", r->check);
+    cJSON *fields = cJSON_CreateObject();
+    cJSON_AddStringToObject(fields, "kernel", b->name);
+    cJSON_AddStringToObject(fields, "kind", b->kind);
+    cJSON_AddStringToObject(fields, "bug", b->bug);
+    cJSON_AddStringToObject(fields, "like", b->like);
+    cJSON_AddNumberToObject(fields, "cases", (double)trial->cases);
+    record.fields = fields;
+    if (!jsonl_write(stdout, &record, error, sizeof error)) fprintf(stderr, "attest: %s\n", error);
+    cJSON_Delete(fields);
+}
+
 static void keep(void *shared, uint64_t index, const struct result *r)
 {
     struct trials *t = shared;
@@ -109,7 +132,7 @@ static void keep(void *shared, uint64_t index, const struct result *r)
     trial->caught_by[length] = 0;
     memmove(trial->result.text, trial->result.text + length + (r->text[length] == '\n'),
             sizeof trial->result.text - length - 1);
-    if (t->options->json) print_json(t, trial);
+    if (t->options->json && !t->options->minimize) print_json(t, trial);
     if (t->options->quiet || t->options->json) return;
     printf("%-34s %-7s %-8s %-28s %6llu %7.2f\n", trial->kernel.name, trial->kernel.kind,
            trial->caught ? "caught" : "MISSED", trial->result.check,
@@ -136,7 +159,8 @@ static bool minimize_trial(struct trials *t, struct trial *trial)
     }
     trial->result = failure;
     case_print(&c, trial->caught_by, sizeof trial->caught_by);
-    fprintf(t->options->json ? stderr : stdout, "%s\n  case: %s\n  check: %s\n", trial->kernel.name, trial->caught_by, failure.check);
+    fprintf(t->options->json ? stderr : stdout, "%s\n  case: %s\n  check: %s\n",
+            trial->kernel.name, trial->caught_by, failure.check);
     fflush(stdout);
     return true;
 }
@@ -257,6 +281,7 @@ int command_broken(int argc, char **argv)
     }
     for (uint32_t i = 0; i < t.count && o.minimize; i++) {
         if (t.items[i].caught) minimize_trial(&t, &t.items[i]);
+        if (o.json) print_json(&t, &t.items[i]);
     }
     code = report(&t);
     for (uint32_t i = 0; i < t.count; i++) broken_free(&t.items[i].kernel);
