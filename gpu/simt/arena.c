@@ -48,7 +48,7 @@ bool simt_arena_open(struct simt_arena *arena)
 static void destroy(struct simt_buffer *buffer)
 {
     simt_unmap(buffer->written, buffer->map_bytes);
-    simt_unmap(buffer->cells, buffer->map_bytes * sizeof *buffer->cells);
+    simt_unmap(buffer->cells, SIMT_CELLS(buffer->map_bytes) * sizeof *buffer->cells);
     free(buffer->extents);
     free(buffer);
 }
@@ -285,7 +285,7 @@ bool simt_arena_protect(struct simt_buffer *buffer, bool writable)
 static void drop_cells(struct simt_buffer *list)
 {
     for (struct simt_buffer *b = list; b; b = b->next) {
-        simt_unmap(b->cells, b->map_bytes * sizeof *b->cells);
+        simt_unmap(b->cells, SIMT_CELLS(b->map_bytes) * sizeof *b->cells);
         b->cells = NULL;
     }
 }

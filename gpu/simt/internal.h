@@ -18,10 +18,12 @@
 #define SIMT_STATIC_SHARED_NAME "static shared memory"
 #define SIMT_DYNAMIC_SHARED_NAME "dynamic shared memory"
 
-/* The last accesses to one byte, for finding races (trace.c). */
+/* The last accesses to one word or byte, for finding races (trace.c). */
 struct simt_cell {
     uint64_t write, read, other_read;
 };
+/* Cells of a region whose size is a multiple of 4. */
+#define SIMT_CELLS(region_bytes) ((region_bytes) / 4 + (region_bytes))
 
 /* A device allocation: accessible pages between unmapped ones, and the data flush against one end.
  * Owned by the arena, which keeps freed ones for reuse. */
@@ -39,7 +41,7 @@ struct simt_buffer {
     struct gpu_extent *extents; /* [n_extents] or NULL: backed as a whole */
     uint32_t n_extents;
     uint8_t *written;        /* [map_bytes], 1 where written; NULL unless the device traces */
-    struct simt_cell *cells; /* [map_bytes] or NULL until the first tracked access */
+    struct simt_cell *cells; /* [SIMT_CELLS(map_bytes)]; NULL until a traced launch */
     struct simt_buffer *next, *previous; /* among the live; `next` alone in a pool */
 };
 
@@ -93,8 +95,8 @@ struct gpu_module {
     struct simt_variable *variables; /* [n_variables], ascending */
     uint32_t n_variables;
     struct simt_line *lines;         /* source lines looked up so far */
-    uint8_t *written;        /* [shared bytes], traced modules only */
-    struct simt_cell *cells; /* [shared bytes], traced modules only */
+    uint8_t *written;        /* [simt_shared_region], traced modules only */
+    struct simt_cell *cells; /* [SIMT_CELLS(simt_shared_region)], traced modules only */
     struct gpu_module *next;
 };
 
@@ -106,6 +108,12 @@ struct gpu_device {
     uint64_t dynamic_shared_bytes; /* what the buffer above was made for; 0 = none yet */
     bool tracing;                  /* buffers carry a map of their written bytes */
 };
+
+/* Bytes of the module's static shared section, rounded up to whole words. */
+static inline uint64_t simt_shared_region(const struct gpu_module *module)
+{
+    return ((uint64_t)(module->table->shared_end - module->table->shared_begin) + 3) / 4 * 4;
+}
 
 /* Reports; each returns the status it stands for. */
 enum gpu_status simt_infra(struct gpu_report *report, const char *format, ...)

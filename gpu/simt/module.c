@@ -36,10 +36,10 @@ static int find_image(struct dl_phdr_info *info, size_t size, void *context)
 
 static void unload(struct gpu_module *module)
 {
-    uint64_t shared = module->table ? module->table->shared_end - module->table->shared_begin : 0;
+    uint64_t shared = module->table ? simt_shared_region(module) : 0;
 
     simt_unmap(module->written, shared);
-    simt_unmap(module->cells, shared * sizeof *module->cells);
+    simt_unmap(module->cells, SIMT_CELLS(shared) * sizeof *module->cells);
     if (module->handle) dlclose(module->handle);
     for (struct simt_line *line = module->lines, *next; line; line = next) {
         next = line->next;
@@ -77,12 +77,12 @@ static char *module_path(const char *path, bool trace)
 
 static bool prepare_trace(struct gpu_module *module)
 {
-    uint64_t shared = module->table->shared_end - module->table->shared_begin;
+    uint64_t shared = simt_shared_region(module);
 
     module->device->tracing = true;
     if (shared == 0) return true;
     module->written = simt_map_zeroed(shared);
-    module->cells = simt_map_zeroed(shared * sizeof *module->cells);
+    module->cells = simt_map_zeroed(SIMT_CELLS(shared) * sizeof *module->cells);
     return module->written && module->cells;
 }
 

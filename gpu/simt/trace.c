@@ -19,6 +19,8 @@
 #define THREAD_BITS 0x3ffu
 #define ATOMIC_BIT 0x400u
 #define RELEASE_BIT 0x800u /* an atomic of a thread that had called __threadfence */
+/* In place of a word's last write: its bytes have cells of their own. */
+#define SPLIT UINT64_MAX
 #define MAX_CLOCK 0xffffu
 /* Tags never wrap inside a launch: there is room for this many blocks and generations. */
 #define TAG_LIMIT 0x80000000u
@@ -66,8 +68,7 @@ static void forget_all(void)
 {
     for (struct gpu_module *m = simt_run.device->modules; m; m = m->next)
         if (m->cells)
-            memset(m->cells, 0,
-                   (size_t)(m->table->shared_end - m->table->shared_begin) * sizeof *m->cells);
+            memset(m->cells, 0, SIMT_CELLS(simt_shared_region(m)) * sizeof *m->cells);
     simt_arena_drop_cells(&simt_run.device->arena);
     trace.tag = 0;
 }
@@ -80,7 +81,7 @@ bool simt_trace_launch(void)
     trace.launch_tag = trace.tag + 1;
     for (struct simt_buffer *b = simt_run.device->arena.live; b; b = b->next) {
         if (b->read_only || b->cells) continue;
-        b->cells = simt_map_zeroed(b->map_bytes * sizeof *b->cells);
+        b->cells = simt_map_zeroed(SIMT_CELLS(b->map_bytes) * sizeof *b->cells);
         if (!b->cells) return false;
     }
     return true;
@@ -98,7 +99,7 @@ void simt_trace_block(void)
     memset(trace.fenced, 0, sizeof trace.fenced);
     set_clocks(1);
     if (module->written)
-        memset(module->written, 0, (size_t)(module->table->shared_end - module->table->shared_begin));
+        memset(module->written, 0, simt_shared_region(module));
     if (dynamic->written) memset(dynamic->written, 0, dynamic->map_bytes);
 }
 
@@ -163,22 +164,30 @@ static inline bool is_ordered(uint64_t then, bool shared)
            trace.known[me / SIMT_WARP][me % SIMT_WARP][other % SIMT_WARP] > clock;
 }
 
-static void fail_race(uintptr_t address, uint64_t bytes, enum access_kind kind, uint64_t then,
-                      bool then_write, bool shared, uintptr_t site)
+/* What the checks of one access have in common. */
+struct access {
+    uintptr_t address;
+    uint64_t bytes;
+    enum access_kind kind;
+    bool shared;
+    uintptr_t site;
+};
+
+static void fail_race(const struct access *a, uint64_t then, bool then_write)
 {
     const struct logged_block *block = &trace.log[(uint32_t)(then >> 32) % N_LOGGED];
     struct simt_index thread = simt_run.threads[then & THREAD_BITS].index;
-    const char *now = kind == READ ? "read" : kind == WRITE ? "write" : "atomic";
+    const char *now = a->kind == READ ? "read" : a->kind == WRITE ? "write" : "atomic";
     const char *was = then & ATOMIC_BIT ? "atomic" : then_write ? "write" : "read";
     char place[200], other[96] = "an earlier block";
 
-    simt_describe(address, bytes, place, sizeof place);
+    simt_describe(a->address, a->bytes, place, sizeof place);
     if ((uint32_t)(then >> 32) >= trace.block_tag)
         snprintf(other, sizeof other, "thread (%u,%u,%u)", thread.x, thread.y, thread.z);
     else if (block->tag == (uint32_t)(then >> 32))
         snprintf(other, sizeof other, "block (%u,%u,%u) thread (%u,%u,%u)", block->index.x,
                  block->index.y, block->index.z, thread.x, thread.y, thread.z);
-    simt_fail(shared ? "shared-race" : "global-race", site,
+    simt_fail(a->shared ? "shared-race" : "global-race", a->site,
               "%s of %s with nothing to order it after the %s by %s", now, place, was, other);
 }
 
@@ -194,33 +203,58 @@ static inline void note_read(struct simt_cell *cell, uint64_t now)
     cell->read = now;
 }
 
-static inline void check_races(struct simt_cell *cells, uintptr_t address, uint64_t bytes,
-                               enum access_kind kind, bool shared, uintptr_t site)
+static inline void check_cell(struct simt_cell *cell, uint64_t now, const struct access *a)
 {
-    uint64_t now = stamp(kind);
+    uint64_t write = cell->write;
 
-    for (uint64_t i = 0; i < bytes; i++) {
-        struct simt_cell *cell = &cells[i];
-        uint64_t write = cell->write;
+    if (a->kind == ATOMIC && (write & RELEASE_BIT) && (uint32_t)(write >> 32) < trace.block_tag &&
+        (uint32_t)(write >> 32) > trace.acquired)
+        trace.acquired = (uint32_t)(write >> 32);
+    if (write && !is_ordered(write, a->shared) && !(a->kind == ATOMIC && (write & ATOMIC_BIT)))
+        fail_race(a, write, true);
+    if (a->kind == READ) {
+        if (cell->read != now) note_read(cell, now);
+        return;
+    }
+    if (cell->read && !is_ordered(cell->read, a->shared)) fail_race(a, cell->read, false);
+    if (cell->other_read && !is_ordered(cell->other_read, a->shared))
+        fail_race(a, cell->other_read, false);
+    *cell = (struct simt_cell){now, 0, 0};
+}
 
-        if (kind == ATOMIC && (write & RELEASE_BIT) && (uint32_t)(write >> 32) < trace.block_tag &&
-            (uint32_t)(write >> 32) > trace.acquired)
-            trace.acquired = (uint32_t)(write >> 32);
-        if (write && !is_ordered(write, shared) && !(kind == ATOMIC && (write & ATOMIC_BIT)))
-            fail_race(address, bytes, kind, write, true, shared, site);
-        if (kind == READ) {
-            if (cell->read != now) note_read(cell, now);
-            continue;
+/* Gives the four bytes of a word cells of their own. */
+static void split(struct simt_cell *word, struct simt_cell bytes[4])
+{
+    for (int i = 0; i < 4; i++) bytes[i] = *word;
+    word->write = SPLIT;
+}
+
+/* The cells of a region: one for each word, then one for each byte, which count while the word is
+ * split. A word is split when part of it is accessed, and made whole when all of it is written. */
+static inline void check_races(struct simt_cell *cells, uint64_t region_bytes, uint64_t at,
+                               const struct access *a)
+{
+    struct simt_cell *byte_cells = cells + region_bytes / 4;
+    uint64_t now = stamp(a->kind), end = at + a->bytes;
+
+    while (at < end) {
+        struct simt_cell *word = &cells[at / 4];
+        bool whole = at % 4 == 0 && end - at >= 4;
+
+        if (whole && word->write != SPLIT) {
+            check_cell(word, now, a);
+        } else if (whole) {
+            for (int i = 0; i < 4; i++) check_cell(&byte_cells[at + i], now, a);
+            if (a->kind != READ) *word = byte_cells[at];
+        } else {
+            if (word->write != SPLIT) split(word, &byte_cells[at / 4 * 4]);
+            check_cell(&byte_cells[at], now, a);
         }
-        if (cell->read && !is_ordered(cell->read, shared))
-            fail_race(address, bytes, kind, cell->read, false, shared, site);
-        if (cell->other_read && !is_ordered(cell->other_read, shared))
-            fail_race(address, bytes, kind, cell->other_read, false, shared, site);
-        *cell = (struct simt_cell){now, 0, 0};
+        at += whole ? 4 : 1;
     }
 }
 
-static void fail_bounds(uintptr_t address, uint64_t bytes, enum access_kind kind, uintptr_t site)
+__attribute__((cold)) static void fail_bounds(uintptr_t address, uint64_t bytes, enum access_kind kind, uintptr_t site)
 {
     char place[200];
     bool found = simt_describe(address, bytes, place, sizeof place);
@@ -231,21 +265,32 @@ static void fail_bounds(uintptr_t address, uint64_t bytes, enum access_kind kind
               (unsigned long long)bytes, place);
 }
 
+__attribute__((cold)) static void fail_unwritten(const uint8_t *written, uintptr_t address,
+                                                 uintptr_t site)
+{
+    char place[200];
+
+    while (*written) written++, address++;
+    simt_describe(address, 1, place, sizeof place);
+    simt_fail("uninitialised-read", site, "read of %s before anything wrote it", place);
+}
+
+/* Whether n bytes are all 1. */
+static inline bool all_ones(const uint8_t *bytes, uint64_t n)
+{
+    uint32_t word;
+
+    if (n != 4) return memchr(bytes, 0, n) == NULL;
+    memcpy(&word, bytes, 4);
+    return word == 0x01010101;
+}
+
 /* Reads need every byte written; writes make it so. */
 static inline void check_written(uint8_t *written, uintptr_t address, uint64_t bytes,
                                  enum access_kind kind, uintptr_t site)
 {
-    char place[200];
-
-    if (kind != WRITE) {
-        for (uint64_t i = 0; i < bytes; i++) {
-            if (written[i]) continue;
-            simt_describe(address + i, 1, place, sizeof place);
-            simt_fail("uninitialised-read", site, "read of %s before anything wrote it", place);
-        }
-    }
-    if (kind != READ)
-        for (uint64_t i = 0; i < bytes; i++) written[i] = 1;
+    if (kind != WRITE && !all_ones(written, bytes)) fail_unwritten(written, address, site);
+    if (kind == WRITE) memset(written, 1, bytes);
 }
 
 static inline void check_buffer(struct simt_buffer *buffer, uintptr_t address, uint64_t bytes,
@@ -263,8 +308,11 @@ static inline void check_buffer(struct simt_buffer *buffer, uintptr_t address, u
         simt_fail("write-to-input", site, "write of %s, an input", place);
     }
     if (buffer->written) check_written(buffer->written + in_map, address, bytes, kind, site);
-    if (!buffer->read_only)
-        check_races(buffer->cells + in_map, address, bytes, kind, buffer->shared, site);
+    if (!buffer->read_only) {
+        struct access access = {address, bytes, kind, buffer->shared, site};
+
+        check_races(buffer->cells, buffer->map_bytes, in_map, &access);
+    }
 }
 
 static void check_static_shared(uintptr_t address, uint64_t bytes, enum access_kind kind,
@@ -273,17 +321,18 @@ static void check_static_shared(uintptr_t address, uint64_t bytes, enum access_k
     const struct gpu_module *module = simt_run.module;
     const struct simt_variable *variable = simt_find_variable(module, address);
     uint64_t at = address - (uintptr_t)module->table->shared_begin;
+    struct access access = {address, bytes, kind, true, site};
 
     if (!variable || address < variable->begin || bytes > variable->size ||
         address - variable->begin > variable->size - bytes)
         fail_bounds(address, bytes, kind, site);
     check_written(module->written + at, address, bytes, kind, site);
-    check_races(module->cells + at, address, bytes, kind, true, site);
+    check_races(module->cells, simt_shared_region(module), at, &access);
 }
 
 /* Everything a kernel may touch: its stack, buffers, static shared memory, and unchecked the
  * module's own constants and device variables, and the registers. */
-static inline void check(uintptr_t address, uint64_t bytes, enum access_kind kind, uintptr_t site)
+static inline __attribute__((always_inline)) void check(uintptr_t address, uint64_t bytes, enum access_kind kind, uintptr_t site)
 {
     const struct gpu_module *module = simt_run.module;
     const struct simt_module_table *table;
