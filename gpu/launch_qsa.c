@@ -84,6 +84,7 @@ enum gpu_status gpu_qsa_qprep_check(const struct gpu_qsa_qprep *args, struct gpu
 
     if (gpu_qsa_check_hd(args->hd, GPU_QSA_MAX_HD, report) != GPU_OK ||
         gpu_qsa_check_rotation(args->rot, args->hd, args->theta, args->eps, report) != GPU_OK ||
+        gpu_qsa_check_heads(args->n_heads, "n_heads", report) != GPU_OK ||
         gpu_qsa_check_positions(args->pos, 1, report) != GPU_OK ||
         gpu_qsa_check_grid(args->n_heads, 1, report) != GPU_OK)
         return GPU_REFUSED;
@@ -116,7 +117,8 @@ enum gpu_status gpu_qsa_qprep_rows_check(const struct gpu_qsa_qprep_rows *args,
     };
 
     if (gpu_qsa_check_hd(args->hd, GPU_QSA_MAX_HD, report) != GPU_OK ||
-        gpu_qsa_check_rotation(args->rot, args->hd, args->theta, args->eps, report) != GPU_OK)
+        gpu_qsa_check_rotation(args->rot, args->hd, args->theta, args->eps, report) != GPU_OK ||
+        gpu_qsa_check_heads(args->n_heads, "n_heads", report) != GPU_OK)
         return GPU_REFUSED;
     if (args->qkw < row_values)
         return gpu_refuse(report, "qkw",
@@ -161,6 +163,7 @@ enum gpu_status gpu_qsa_score_check(const struct gpu_qsa_score *args, struct gpu
     };
 
     if (gpu_qsa_check_hd(args->hd, GPU_QSA_MAX_HD, report) != GPU_OK ||
+        gpu_qsa_check_heads(args->n_heads, "n_heads", report) != GPU_OK ||
         gpu_qsa_check_grid(args->n_blocks, 1, report) != GPU_OK)
         return GPU_REFUSED;
     return gpu_qsa_check_buffers(needs, COUNT(needs), report);
@@ -193,6 +196,7 @@ static enum gpu_status check_score_rows(const struct gpu_qsa_score_rows *args, u
     };
 
     if (gpu_qsa_check_hd(args->hd, GPU_QSA_MAX_HD, report) != GPU_OK ||
+        gpu_qsa_check_heads(args->n_heads, "n_heads", report) != GPU_OK ||
         gpu_qsa_check_ratio(args->ratio, report) != GPU_OK)
         return GPU_REFUSED;
     if (args->score_stride < args->n_blocks_max)

@@ -2,6 +2,8 @@
 #include "launch_qsa_rules.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
@@ -53,6 +55,7 @@ enum gpu_status gpu_qsa_gather_check(const struct gpu_qsa_gather *args, struct g
     if (gpu_qsa_check_hd(args->hd, GPU_QSA_MAX_HD, report) != GPU_OK ||
         gpu_qsa_check_paging(args->block_size, args->ratio, report) != GPU_OK ||
         gpu_qsa_check_kv_heads(args->nkv, report) != GPU_OK ||
+        gpu_qsa_check_length(args->seq_len, args->table_len, args->block_size, report) != GPU_OK ||
         gpu_qsa_check_grid(args->n_sel, 1, report) != GPU_OK ||
         gpu_qsa_check_buffers(needs, COUNT(needs), report) != GPU_OK)
         return GPU_REFUSED;
@@ -76,7 +79,32 @@ enum gpu_status gpu_qsa_gather(const struct gpu_target *target, const struct gpu
                    (struct gpu_dim){THREADS, 1, 1}, 0, values, report);
 }
 
-/* The blocks one row lists are complete at its position, and lie on pages that exist. */
+static int compare_blocks(const void *a, const void *b)
+{
+    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+
+    return (left > right) - (left < right);
+}
+
+/* No block is listed twice: it would count twice. Holes may repeat. */
+static enum gpu_status check_distinct(const int32_t *list, uint32_t topk, uint32_t row,
+                                      struct gpu_report *report)
+{
+    int32_t sorted[GPU_QSA_MAX_TOPK];
+
+    memcpy(sorted, list, topk * sizeof *list);
+    qsort(sorted, topk, sizeof *sorted, compare_blocks);
+    for (uint32_t i = 1; i < topk; i++) {
+        if (sorted[i] >= 0 && sorted[i] == sorted[i - 1])
+            return gpu_refuse(report, "duplicate_id",
+                              "block %" PRId32 " is listed twice in row %" PRIu32
+                              ": it would count twice",
+                              sorted[i], row);
+    }
+    return GPU_OK;
+}
+
+/* The blocks one row lists are distinct, complete at its position, and lie on pages that exist. */
 static enum gpu_status check_row_list(const struct gpu_qsa_prefill_attn *args,
                                       const struct gpu_qsa_table *table, uint32_t row,
                                       struct gpu_report *report)
@@ -95,7 +123,7 @@ static enum gpu_status check_row_list(const struct gpu_qsa_prefill_attn *args,
         if (gpu_qsa_check_page(table, (uint32_t)list[i] / blocks_a_page, report) != GPU_OK)
             return GPU_REFUSED;
     }
-    return GPU_OK;
+    return check_distinct(list, args->topk, row, report);
 }
 
 /* The rows' tails lie on pages that exist. A row has one unless its position ends a block, and a
@@ -126,6 +154,9 @@ static enum gpu_status check_attended(const struct gpu_qsa_prefill_attn *args,
     const struct gpu_qsa_table table = {args->host_block_table, args->table_len, args->num_pages};
 
     if (args->rows == 0) return GPU_OK;
+    if (gpu_qsa_check_length((uint64_t)args->first_pos + args->rows, args->table_len,
+                             args->block_size, report) != GPU_OK)
+        return GPU_REFUSED;
     if (check_tails(args, &table, report) != GPU_OK) return GPU_REFUSED;
     for (uint32_t row = 0; args->host_lists != NULL && row < args->rows; row++) {
         if (check_row_list(args, &table, row, report) != GPU_OK) return GPU_REFUSED;
@@ -151,6 +182,7 @@ enum gpu_status gpu_qsa_prefill_attn_check(const struct gpu_qsa_prefill_attn *ar
         gpu_qsa_check_paging(args->block_size, args->ratio, report) != GPU_OK ||
         gpu_qsa_check_head_groups(args->nq, args->nkv, report) != GPU_OK ||
         gpu_qsa_check_topk(args->topk, report) != GPU_OK ||
+        gpu_qsa_check_scale(args->inv_sqrt_d, report) != GPU_OK ||
         gpu_qsa_check_positions(args->first_pos, args->rows, report) != GPU_OK ||
         gpu_qsa_check_grid(args->rows, args->nq, report) != GPU_OK ||
         gpu_qsa_check_buffers(needs, COUNT(needs), report) != GPU_OK)
@@ -185,11 +217,8 @@ static enum gpu_status check_sequence(const struct gpu_paged_decode_attn *args,
     const struct gpu_qsa_table table = {args->host_block_table, args->table_len, args->num_pages};
     uint32_t pages = args->seq_len / args->block_size + (args->seq_len % args->block_size != 0);
 
-    if (pages > args->table_len)
-        return gpu_refuse(report, "seq_len_range",
-                          "seq_len %" PRIu32 " needs %" PRIu32 " pages of %" PRIu32
-                          " slots and the block table has %" PRIu32 " entries",
-                          args->seq_len, pages, args->block_size, args->table_len);
+    if (gpu_qsa_check_length(args->seq_len, args->table_len, args->block_size, report) != GPU_OK)
+        return GPU_REFUSED;
     for (uint32_t page = 0; args->host_block_table != NULL && page < pages; page++) {
         if (gpu_qsa_check_page(&table, page, report) != GPU_OK) return GPU_REFUSED;
     }
@@ -213,6 +242,7 @@ enum gpu_status gpu_paged_decode_attn_check(const struct gpu_paged_decode_attn *
     if (args->block_size == 0)
         return gpu_refuse(report, "block_size_zero", "block_size 0: a page has no slots");
     if (gpu_qsa_check_head_groups(args->nq, args->nkv, report) != GPU_OK ||
+        gpu_qsa_check_scale(args->inv_sqrt_d, report) != GPU_OK ||
         gpu_qsa_check_positions(0, args->seq_len, report) != GPU_OK ||
         gpu_qsa_check_grid(args->nq, 1, report) != GPU_OK ||
         gpu_qsa_check_buffers(needs, COUNT(needs), report) != GPU_OK)

@@ -74,7 +74,7 @@ enum gpu_status gpu_qsa_check_positions(uint64_t first, uint64_t count, struct g
 {
     const uint64_t end = (uint64_t)1 << 31;
 
-    if (first > end || count > end - first)
+    if (count > 0 && (first > end || count > end - first))
         return gpu_refuse(report, "position_range",
                           "%" PRIu64 " positions from %" PRIu64
                           " on are not all below 2^31 = %" PRIu64,
@@ -103,6 +103,20 @@ enum gpu_status gpu_qsa_check_paging(uint32_t block_size, uint32_t ratio, struct
     return GPU_OK;
 }
 
+enum gpu_status gpu_qsa_check_heads(uint32_t n, const char *name, struct gpu_report *report)
+{
+    if (n == 0) return gpu_refuse(report, "degenerate", "%s is 0: there are no heads", name);
+    return GPU_OK;
+}
+
+enum gpu_status gpu_qsa_check_scale(float inv_sqrt_d, struct gpu_report *report)
+{
+    if (!(inv_sqrt_d > 0.0f) || !isfinite(inv_sqrt_d))
+        return gpu_refuse(report, "scale_positive", "inv_sqrt_d %g is not positive and finite",
+                          (double)inv_sqrt_d);
+    return GPU_OK;
+}
+
 enum gpu_status gpu_qsa_check_kv_heads(uint32_t nkv, struct gpu_report *report)
 {
     if (nkv == 0) return gpu_refuse(report, "kv_head_groups", "nkv 0: the cache has no heads");
@@ -111,7 +125,9 @@ enum gpu_status gpu_qsa_check_kv_heads(uint32_t nkv, struct gpu_report *report)
 
 enum gpu_status gpu_qsa_check_head_groups(uint32_t nq, uint32_t nkv, struct gpu_report *report)
 {
-    if (gpu_qsa_check_kv_heads(nkv, report) != GPU_OK) return GPU_REFUSED;
+    if (gpu_qsa_check_heads(nq, "nq", report) != GPU_OK ||
+        gpu_qsa_check_kv_heads(nkv, report) != GPU_OK)
+        return GPU_REFUSED;
     if (nq % nkv != 0)
         return gpu_refuse(report, "kv_head_groups",
                           "nq %" PRIu32 " query heads are not a multiple of nkv %" PRIu32
@@ -134,6 +150,19 @@ enum gpu_status gpu_qsa_check_page(const struct gpu_qsa_table *table, uint32_t p
                           "block table entry %" PRId32 " of logical page %" PRIu32
                           " is used and outside [0, %" PRIu32 ")",
                           table->host[page], page, table->num_pages);
+    return GPU_OK;
+}
+
+enum gpu_status gpu_qsa_check_length(uint64_t tokens, uint32_t table_len, uint32_t block_size,
+                                     struct gpu_report *report)
+{
+    uint64_t pages = tokens / block_size + (tokens % block_size != 0);
+
+    if (pages > table_len)
+        return gpu_refuse(report, "seq_len_range",
+                          "%" PRIu64 " tokens need %" PRIu64 " pages of %" PRIu32
+                          " slots and the block table has %" PRIu32 " entries",
+                          tokens, pages, block_size, table_len);
     return GPU_OK;
 }
 

@@ -42,7 +42,7 @@ enum gpu_status gpu_qsa_check_ratio(uint32_t ratio, struct gpu_report *report);
 enum gpu_status gpu_qsa_check_rotation(uint32_t rot, uint32_t hd, float theta, float eps,
                                        struct gpu_report *report);
 
-/* Rule "position_range": positions first ... first+count-1 end at 2^31 at the latest. */
+/* Rule "position_range": positions first ... first+count-1 are below 2^31. No positions, no rule. */
 enum gpu_status gpu_qsa_check_positions(uint64_t first, uint64_t count, struct gpu_report *report);
 
 /* Rule "topk_range". */
@@ -51,6 +51,13 @@ enum gpu_status gpu_qsa_check_topk(uint32_t topk, struct gpu_report *report);
 /* Rules "block_size_zero", "ratio_zero" and "block_size_multiple_of_ratio". */
 enum gpu_status gpu_qsa_check_paging(uint32_t block_size, uint32_t ratio,
                                      struct gpu_report *report);
+
+/* Rule "degenerate": there is a head. A launch without one is not a launch with nothing to do: rows
+ * and blocks are there, and their results would mean nothing. */
+enum gpu_status gpu_qsa_check_heads(uint32_t n, const char *name, struct gpu_report *report);
+
+/* Rule "scale_positive". */
+enum gpu_status gpu_qsa_check_scale(float inv_sqrt_d, struct gpu_report *report);
 
 /* Rule "kv_head_groups" for a cache alone: it must have heads. */
 enum gpu_status gpu_qsa_check_kv_heads(uint32_t nkv, struct gpu_report *report);
@@ -68,6 +75,10 @@ struct gpu_qsa_table {
  * entry and, where the host knows it, it names a page that exists. */
 enum gpu_status gpu_qsa_check_page(const struct gpu_qsa_table *table, uint32_t page,
                                    struct gpu_report *report);
+
+/* Rule "seq_len_range": the table has a page for each of the sequence's tokens. */
+enum gpu_status gpu_qsa_check_length(uint64_t tokens, uint32_t table_len, uint32_t block_size,
+                                     struct gpu_report *report);
 
 /* Complete blocks of `ratio` tokens before or at a position below 2^31. */
 uint32_t gpu_qsa_complete(uint32_t position, uint32_t ratio);

@@ -143,6 +143,7 @@ Test(launch_qsa, qprep)
     REFUSES(qsa_qprep, theta, -0.0f, "theta", "theta -0");
     REFUSES(qsa_qprep, eps, -1.0f, "eps", "eps -1");
     REFUSES(qsa_qprep, pos, 1u << 31, "position_range", "1 positions from 2147483648");
+    REFUSES(qsa_qprep, n_heads, 0, "degenerate", "n_heads is 0: there are no heads");
     REFUSES(qsa_qprep, n_heads, UINT32_MAX, "grid_limit", "grid x 4294967295");
     NEEDS_BYTES(qsa_qprep, q_in, 2 * 3 * 96);
     NEEDS_BYTES(qsa_qprep, q_norm_w, 2 * 96);
@@ -165,6 +166,7 @@ Test(launch_qsa, qprep_rows)
 {
     ACCEPTS(qsa_qprep_rows, qkw, 192);
     ACCEPTS(qsa_qprep_rows, first_pos, INT32_MAX - 6);
+    REFUSES(qsa_qprep_rows, n_heads, 0, "degenerate", "n_heads is 0");
     REFUSES(qsa_qprep_rows, qkw, 191, "qkw", "row width qkw 191 is below n_heads 3 * hd 64");
     REFUSES(qsa_qprep_rows, n_heads, UINT32_MAX, "qkw",
             "n_heads 4294967295"); /* wraps in 32 bits */
@@ -194,6 +196,7 @@ Test(launch_qsa, score)
 {
     ACCEPTS(qsa_score, n_blocks, 0);
     REFUSES(qsa_score, hd, 130, "dim_multiple_of_32", "hd 130");
+    REFUSES(qsa_score, n_heads, 0, "degenerate", "n_heads is 0");
     REFUSES(qsa_score, hd, 0, "hd_range", "hd 0");
     REFUSES(qsa_score, n_blocks, 1u << 31, "grid_limit", "grid x 2147483648");
     NEEDS_BYTES(qsa_score, q, 4 * 2 * 128);
@@ -218,6 +221,7 @@ Test(launch_qsa, score_rows)
     ACCEPTS(qsa_score_rows, n_heads, 9);
     REFUSES(qsa_score_rows, hd, 100, "dim_multiple_of_32", "hd 100");
     REFUSES(qsa_score_rows, hd, 4096, "hd_range", "hd 4096");
+    REFUSES(qsa_score_rows, n_heads, 0, "degenerate", "n_heads is 0");
     REFUSES(qsa_score_rows, ratio, 0, "ratio_zero", "ratio 0");
     REFUSES(qsa_score_rows, score_stride, 69, "score_stride",
             "score_stride 69 is below n_blocks_max 70");
@@ -279,6 +283,9 @@ Test(launch_qsa, topk_rows)
     NEEDS_BYTES(qsa_topk_rows, lists, 4 * 3 * 6);
 
     struct gpu_qsa_topk_rows args = qsa_topk_rows_args();
+    args.rows = 0;
+    args.first_pos = UINT32_MAX; /* no row is there */
+    accepts(gpu_qsa_topk_rows_check(&args, &report));
     uint32_t scratch = 4 * (2048 + 18);
     cr_expect_eq(gpu_qsa_topk_shared_bytes(&args), 8 * 8 + scratch);
     args.topk = 1;
@@ -324,8 +331,8 @@ Test(launch_qsa, gather)
     REFUSES(qsa_gather, host_sel, unmapped, "block_table_entry",
             "block table entry -1 of logical page 2 is used and outside [0, 4)");
     REFUSES(qsa_gather, num_pages, 3, "block_table_entry", "entry 3 of logical page 3");
-    REFUSES(qsa_gather, table_len, 3, "block_table_entry",
-            "logical page 3 is used and the block table has 3 entries");
+    REFUSES(qsa_gather, table_len, 3, "seq_len_range",
+            "32 tokens need 4 pages of 8 slots and the block table has 3 entries");
     NEEDS_BYTES(qsa_gather, k_cache, 2 * 4 * 8 * 2 * 64);
     NEEDS_BYTES(qsa_gather, v_cache, 2 * 4 * 8 * 2 * 64);
     NEEDS_BYTES(qsa_gather, block_table, 4 * 4);
@@ -368,12 +375,15 @@ static struct gpu_qsa_prefill_attn qsa_prefill_attn_args(void)
 
 Test(launch_qsa, prefill_attn)
 {
+    static const int32_t twice[6] = {3, -1, 0, 4, 1, 4};
     static const int32_t incomplete[6] = {3, -1, 4, -1, 1, 4}, below[6] = {3, -2, 0, -1, 1, 4};
     static const int32_t bad_tail[3] = {2, 0, -1}, bad_block[3] = {3, 0, 1};
 
     ACCEPTS(qsa_prefill_attn, rows, 0);
     ACCEPTS(qsa_prefill_attn, host_lists, NULL);
-    ACCEPTS(qsa_prefill_attn, inv_sqrt_d, NAN);
+    REFUSES(qsa_prefill_attn, inv_sqrt_d, NAN, "scale_positive", "inv_sqrt_d nan");
+    REFUSES(qsa_prefill_attn, inv_sqrt_d, 0.0f, "scale_positive", "inv_sqrt_d 0");
+    REFUSES(qsa_prefill_attn, nq, 0, "degenerate", "nq is 0");
     REFUSES(qsa_prefill_attn, hd, 97, "dim_multiple_of_32", "hd 97");
     REFUSES(qsa_prefill_attn, hd, 288, "hd_range", "hd 288 is outside 32..256");
     REFUSES(qsa_prefill_attn, block_size, 0, "block_size_zero", "block_size 0");
@@ -388,11 +398,14 @@ Test(launch_qsa, prefill_attn)
     REFUSES(qsa_prefill_attn, host_lists, incomplete, "listed_block",
             "block 4 in row 0, entry 2 is not one of the 4 complete blocks at position 18");
     REFUSES(qsa_prefill_attn, host_lists, below, "listed_block", "block -2 in row 0, entry 1");
+    REFUSES(qsa_prefill_attn, host_lists, twice, "duplicate_id",
+            "block 4 is listed twice in row 1: it would count twice");
     REFUSES(qsa_prefill_attn, host_block_table, bad_tail, "block_table_entry",
             "entry -1 of logical page 2");
     REFUSES(qsa_prefill_attn, host_block_table, bad_block, "block_table_entry",
             "entry 3 of logical page 0");
-    REFUSES(qsa_prefill_attn, table_len, 2, "block_table_entry", "logical page 2");
+    REFUSES(qsa_prefill_attn, table_len, 2, "seq_len_range",
+            "20 tokens need 3 pages of 8 slots and the block table has 2 entries");
     NEEDS_BYTES(qsa_prefill_attn, q, 2 * 2 * 6 * 96);
     NEEDS_BYTES(qsa_prefill_attn, k_cache, 2 * 3 * 8 * 2 * 96);
     NEEDS_BYTES(qsa_prefill_attn, v_cache, 2 * 3 * 8 * 2 * 96);
@@ -423,10 +436,11 @@ Test(launch_qsa, prefill_attn_tails)
     args.rows = 3; /* and 24, page 3 */
     refuses(gpu_qsa_prefill_attn_check(&args, &report), "block_table_entry", "logical page 3");
     args.rows = 1;
-    args.first_pos = 31; /* beyond any mapped page, but without a tail */
+    args.first_pos = 31; /* its page is not mapped, but it has no tail */
     accepts(gpu_qsa_prefill_attn_check(&args, &report));
     args.ratio = 1;
     args.rows = 1u << 30;
+    args.table_len = 1u << 28;
     accepts(gpu_qsa_prefill_attn_check(&args, &report));
 }
 
@@ -456,7 +470,9 @@ Test(launch_qsa, decode_attn)
     REFUSES(paged_decode_attn, seq_len, 11, "block_table_entry",
             "entry 9 of logical page 2 is used and outside [0, 3)");
     REFUSES(paged_decode_attn, seq_len, 16, "seq_len_range",
-            "seq_len 16 needs 4 pages of 5 slots and the block table has 3 entries");
+            "16 tokens need 4 pages of 5 slots and the block table has 3 entries");
+    REFUSES(paged_decode_attn, inv_sqrt_d, -0.2f, "scale_positive", "inv_sqrt_d -0.2");
+    REFUSES(paged_decode_attn, nq, 0, "degenerate", "nq is 0");
     REFUSES(paged_decode_attn, seq_len, (1u << 31) + 1, "position_range", "2147483649 positions");
     NEEDS_BYTES(paged_decode_attn, q, 2 * 4 * 32);
     NEEDS_BYTES(paged_decode_attn, k_cache, 2 * 3 * 5 * 4 * 32);

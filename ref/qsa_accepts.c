@@ -294,6 +294,7 @@ bool ref_qsa_prefill_attn_accepts(const struct ref_qsa_prefill_attn *g, struct r
         return false;
     uint64_t tokens = g->rows ? (uint64_t)g->first_pos + g->rows : 0;
     if (!table_length_ok(tokens, g->table_len, g->block_size, why)) return false;
+    if (!g->lists && !g->block_table) return true; /* rows may be billions */
     for (uint32_t r = 0; r < g->rows; r++) {
         if (g->lists && !list_ok(g, r, why)) return false;
         if (g->block_table && !tail_ok(g, r, why)) return false;
