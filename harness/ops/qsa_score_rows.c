@@ -1,0 +1,122 @@
+/* qsa_score_rows: scores of the visible blocks of consecutive queries (ops.md §1). */
+#include "harness/ops/qsa_scores.h"
+
+static const char *const regimes[] = {
+    "normal",   "exact_int", "relu_ties",      "all_negative", "low_bits", "cancel", "equal",
+    "outlier",  "walk",      "needle",         "offset",       "zeros",    "huge",   "subnormal",
+    "overflow", "specials",  "query_specials", "exact_split",  "bits",     NULL};
+enum { REGIMES = sizeof regimes / sizeof *regimes - 1 };
+
+static const struct param params[] = {
+    {"rows", PARAM_INT, false, "2", 0, UINT32_MAX, NULL, "query rows", 1},
+    {"pos", PARAM_INT, false, "17", 0, UINT32_MAX, NULL, "position of the first", 0},
+    {"ratio", PARAM_INT, false, "4", 0, UINT32_MAX, NULL, "tokens of a block", 1},
+    {"blocks", PARAM_INT, false, "5", 0, UINT32_MAX, NULL, "columns of a row to write", 1},
+    {"pad", PARAM_OFFSET, false, "+0", -(INT64_C(1) << 32), INT64_C(1) << 32, NULL,
+     "columns of a row past them", 0},
+    {"heads", PARAM_INT, false, "4", 0, UINT32_MAX, NULL, "heads", 1},
+    {"hd", PARAM_INT, false, "32", 0, UINT32_MAX, NULL, "channels of a head", 32},
+    {"dead", PARAM_INT, true, "0", 0, 64, NULL, "further heads of zeros at the end", 0},
+    {"change", PARAM_INT, true, "-1", -1, INT32_MAX, NULL,
+     "from this block on the keys are other keys", -1},
+    {"double", PARAM_INT, true, "0", 0, 1, NULL, "queries twice as large", 0},
+    {"regime", PARAM_ENUM, false, "normal", 0, 0, regimes, "values", 0},
+    {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
+};
+
+static const struct preset presets[] = {{"qwen38", "ratio=4,heads=4,hd=128"}, {NULL, NULL}};
+
+static const char *const always[] = {
+    "qsa_score_rows:model=qwen38,rows=2,pos=2050,blocks=513,pad=+3,seed=0x38",
+    "qsa_score_rows:rows=2,pos=12000,blocks=3001,heads=1,hd=32,regime=relu_ties,seed=0x39",
+    "qsa_score_rows:rows=1,pos=65534,ratio=1,blocks=65535,heads=1,hd=32,seed=0x3a",
+    "qsa_score_rows:rows=3,pos=1048575,ratio=65536,blocks=19,heads=3,hd=96,seed=0x3b", NULL};
+
+static bool ref_accepts(const struct case_line *c, const struct instance *in,
+                        struct ref_refusal *why)
+{
+    struct ref_qsa_score_rows g;
+    qsa_scores_ref_args(c, in, &g);
+    return ref_qsa_score_rows_accepts(&g, why);
+}
+
+static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
+                                 struct gpu_report *report)
+{
+    struct gpu_qsa_score_rows a;
+    qsa_scores_gpu_args(c, &a);
+    return gpu_qsa_score_rows_check(&a, report);
+}
+
+static bool build(const struct case_line *c, struct instance *in)
+{
+    return qsa_scores_build(c, in, case_u32(c, "rows"), CONTRACT_EXACT);
+}
+
+static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
+                              const struct instance *in, const struct gpu_buffer *buffers,
+                              struct gpu_report *report)
+{
+    struct gpu_qsa_score_rows a;
+    qsa_scores_gpu_args(c, &a);
+    qsa_scores_buffers(in, buffers, &a);
+    return gpu_qsa_score_rows(&targets[0], &a, report);
+}
+
+static void oracle(const struct case_line *c, const struct instance *in,
+                   const struct ref_error_model *model, const uint8_t *const *got,
+                   struct expected *e)
+{
+    qsa_scores_canonical(c, in, (float *)(void *)e[instance_index(in, "scores")].exact);
+}
+
+static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
+{
+    static const int64_t dims[] = {32, 32, 64, 96, 128, 160, 256, 512, 1024};
+    static const int64_t heads[] = {1, 2, 3, 4, 4, 5, 8, 9, 17, 33};
+    uint32_t hd = (uint32_t)rng_pick(r, dims, rng_one_in(r, 10) ? 9 : 4);
+    uint32_t n = (uint32_t)rng_pick(r, heads, rng_one_in(r, 4) ? 10 : 6);
+    uint32_t pairs = (tier == TIER_FULL ? 60000 : 3000) / (hd * (n + 2)) + 2;
+    uint32_t rows = (uint32_t)rng_range(r, 1, pairs < 6 ? 2 : 5);
+    qsa_scores_sample_rows(c, r, rows, (uint32_t)rng_edge(r, 1, pairs / rows + 1, 16));
+    case_set_int(c, "hd", hd);
+    case_set_int(c, "heads", n);
+    case_set_enum(c, "regime", regimes[index % REGIMES]);
+}
+
+static void sample_wild(struct case_line *c, struct rng *r)
+{
+    sample(c, r, TIER_QUICK, rng_u32(r));
+    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) qsa_scores_absurd(c, r);
+}
+
+static const struct relation relations[] = {
+    {"row-alone", RELATION_SAME_BITS, qsa_edit_alone, qsa_base_row},
+    {"first-rows-dropped", RELATION_SAME_BITS, qsa_edit_chunk, qsa_base_row},
+    {"row-width-changed", RELATION_SAME_BITS, qsa_scores_edit_pad, NULL},
+    {"later-keys-changed", RELATION_SAME_BITS, qsa_scores_edit_later, qsa_scores_row_before},
+    {"dead-heads-added", RELATION_SAME_BITS, qsa_scores_edit_dead, NULL},
+    {"queries-doubled", RELATION_DOUBLED, qsa_scores_edit_double, NULL},
+    {NULL, RELATION_SAME_BITS, NULL, NULL}};
+
+static const char *const modules[] = {"qsa_indexer", NULL};
+
+const struct op op_qsa_score_rows = {
+    .name = "qsa_score_rows",
+    .modules = modules,
+    .family = "qsa",
+    .summary = "scores of the visible blocks of consecutive queries",
+    .contract = CONTRACT_EXACT,
+    .params = params,
+    .n_params = sizeof params / sizeof *params,
+    .presets = presets,
+    .always = always,
+    .relations = relations,
+    .sample = sample,
+    .sample_wild = sample_wild,
+    .ref_accepts = ref_accepts,
+    .gpu_check = gpu_check,
+    .build = build,
+    .launch = launch,
+    .oracle = oracle,
+};
