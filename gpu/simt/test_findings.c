@@ -80,6 +80,9 @@ static const struct simple_case simple_cases[] = {
     {"unwritten_dynamic", TRACED, 1, 64, 256, "uninitialised-read",
      "dynamic shared memory, element 0", "thread (1,0,0)"},
     {"no_barrier", TRACED, 1, 64, 0, "shared-race", "of values, element", "by thread ("},
+    {"part_of_a_word", TRACED, 1, 64, 0, "shared-race", "of words, element 14", "thread (40,0,0)"},
+    {"byte_of_a_byte", TRACED, 1, 64, 0, "global-race", "of out, element 0 (byte 3)",
+     "thread (34,0,0)"},
     {"no_syncwarp", TRACED, 1, 32, 0, "shared-race", "of values, element", "by thread ("},
     {"shuffle_is_no_fence", TRACED, 1, 32, 0, "shared-race", "of values, element", "by thread ("},
     {"blocks_write_the_same", TRACED, 3, 32, 0, "global-race", "write of out, element 0",
@@ -134,6 +137,8 @@ static const struct simple_case *find_case(const char *entry)
 SIMPLE(unwritten_shared)
 SIMPLE(unwritten_dynamic)
 SIMPLE(no_barrier)
+SIMPLE(part_of_a_word)
+SIMPLE(byte_of_a_byte)
 SIMPLE(no_syncwarp)
 SIMPLE(shuffle_is_no_fence)
 SIMPLE(blocks_write_the_same)
@@ -396,12 +401,13 @@ static void overrun_shared(bool trace, const char *entry, int index, const char 
     struct gpu_buffer out;
     void *args[] = {&out.address, &index};
     enum gpu_status status;
-    /* Without the trace a static overrun is only seen after the block. */
-    bool at_once = trace || SIMT_WITH_ASAN || strcmp(entry, "overruns_dynamic") == 0;
+    bool is_dynamic = strcmp(entry, "overruns_dynamic") == 0;
+    /* Without the trace an overrun that meets no unmapped page is only seen after the block. */
+    bool at_once = trace || (is_dynamic ? index % 4 == 0 : SIMT_WITH_ASAN);
 
     simt_test_open(&test, "bad", trace);
     out = fenced(&test, "out", 64, GPU_FENCE_AFTER, false);
-    status = simt_test_run(&test, entry, 1, 32, 64, args);
+    status = simt_test_run(&test, entry, 1, 32, is_dynamic ? (uint32_t)index * 4 : 64, args);
     expect_finding(&test, status, rule, part, at_once ? "thread (2,0,0)" : "block (0,0,0)",
                    at_once && !(SIMT_WITH_ASAN && !trace) ? entry : NULL);
     gpu_backend_simt.free(test.device, &out);
@@ -419,6 +425,11 @@ Test(simt_findings, shared_overruns)
     overrun_shared(false, "overruns_dynamic", 16, "out-of-bounds-write",
                    "dynamic shared memory, 0 bytes past its end");
     overrun_shared(true, "overruns_dynamic", 16, "out-of-bounds-write",
+                   "dynamic shared memory, 0 bytes past its end");
+    /* 68 bytes end in the middle of 16. */
+    overrun_shared(false, "overruns_dynamic", 17, "red-zone",
+                   "past the end of dynamic shared memory");
+    overrun_shared(true, "overruns_dynamic", 17, "out-of-bounds-write",
                    "dynamic shared memory, 0 bytes past its end");
 }
 

@@ -385,6 +385,29 @@ Test(simt_good, lanes_ordered_by_syncwarp)
     run_everywhere("good", run_through_shared);
 }
 
+static size_t run_parts_of_words(struct simt_test *test, uint32_t *out)
+{
+    struct gpu_buffer halves = simt_test_buffer(test, "halves", 128, 2, NULL);
+    struct gpu_buffer words = simt_test_buffer(test, "words", 128, 4, NULL);
+    void *args[] = {&halves.address, &words.address};
+    uint16_t got[128];
+
+    expect_ok(test, simt_test_run(test, "parts_of_words", 2, 64, 0, args));
+    read_and_free(test, &halves, got, sizeof got);
+    read_and_free(test, &words, out, 512);
+    for (uint32_t i = 0; i < 128; i++) {
+        uint32_t t = i % 64;
+
+        cr_assert_eq(got[i], 100 * (i % 2) + i / 2);
+        cr_assert_eq(out[i], t % 2 ? t + 1 : t + 1 + t + 2);
+    }
+    return 128;
+}
+Test(simt_good, parts_of_words)
+{
+    run_everywhere("good", run_parts_of_words);
+}
+
 static size_t run_waits_politely(struct simt_test *test, uint32_t *out)
 {
     uint32_t zero = 0;

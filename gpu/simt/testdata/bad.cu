@@ -76,6 +76,25 @@ __global__ void no_barrier(int *out)
     out[threadIdx.x] = values[threadIdx.x];
 }
 
+__global__ void part_of_a_word(int *out)
+{
+    __shared__ unsigned words[32];
+    unsigned short *halves = (unsigned short *)words;
+
+    if (threadIdx.x < 32) words[threadIdx.x] = 0;
+    if (threadIdx.x == 40)
+        halves[7] = 1; // BAD: part_of_a_word
+}
+
+__global__ void byte_of_a_byte(int *out)
+{
+    unsigned char *bytes = (unsigned char *)out;
+
+    if (threadIdx.x < 4) bytes[threadIdx.x] = 1;
+    if (threadIdx.x == 34)
+        bytes[3] = 2; // BAD: byte_of_a_byte
+}
+
 __global__ void no_syncwarp(int *out)
 {
     __shared__ int values[32];

@@ -205,6 +205,23 @@ extern "C"
         out[threadIdx.x] = value;
     }
 
+    /* Bytes and halves of one word by different threads and blocks, then the word as a whole. */
+    __global__ void parts_of_words(uint16_t *out, unsigned *words)
+    {
+        __shared__ unsigned char bytes[64];
+
+        out[2 * threadIdx.x + blockIdx.x] = (uint16_t)(100 * blockIdx.x + threadIdx.x);
+        bytes[threadIdx.x] = (unsigned char)threadIdx.x;
+        __syncthreads();
+        unsigned word = ((const unsigned *)bytes)[threadIdx.x / 4];
+        __syncthreads();
+        if (threadIdx.x % 4 == 0) ((unsigned *)bytes)[threadIdx.x / 4] = word + 0x01010101u;
+        __syncthreads();
+        if (threadIdx.x % 2 == 0) bytes[threadIdx.x] += ((const uint16_t *)bytes)[threadIdx.x / 2] >> 8;
+        __syncthreads();
+        words[blockIdx.x * 64 + threadIdx.x] = bytes[threadIdx.x];
+    }
+
     __global__ void waits_politely(volatile int *flag, int *out)
     {
         if (threadIdx.x == 0) {
