@@ -52,8 +52,8 @@ enum gpu_status gpu_run(const struct gpu_target *target, const char *entry, stru
 
     status = check_limits(backend->limits(target->device), grid, block, shared_bytes, report);
     if (status != GPU_OK) return status;
-    status = backend->resolve(target->module, target->entry ? target->entry : entry, &kernel,
-                              report);
+    status =
+        backend->resolve(target->module, target->entry ? target->entry : entry, &kernel, report);
     if (status != GPU_OK) return status;
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return GPU_OK;
     return backend->launch(target->device, kernel, grid, block, shared_bytes, args, report);

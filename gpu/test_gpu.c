@@ -67,8 +67,8 @@ Test(gpu, run_keeps_to_the_limits)
     out = simt_test_buffer(&test, "out", 64, 4, NULL);
     for (size_t i = 0; i < sizeof limit_cases / sizeof *limit_cases; i++) {
         const struct limit_case *c = &limit_cases[i];
-        enum gpu_status status = gpu_run(&target, "fine", c->grid, c->block, c->shared_bytes, args,
-                                         &test.report);
+        enum gpu_status status =
+            gpu_run(&target, "fine", c->grid, c->block, c->shared_bytes, args, &test.report);
 
         cr_assert_eq(status, c->rule ? GPU_REFUSED : GPU_OK, "case %zu: %d, %s", i, status,
                      test.report.text);

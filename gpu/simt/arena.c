@@ -124,8 +124,8 @@ static void give_granules(struct simt_arena *arena, uint64_t first, uint64_t cou
     arena->n_ranges++;
 }
 
-/* Granules of a span: its pages, an unmapped one on each side, and then as much unmapped space as the
- * span is large, so that an index that is wrong by a factor of two hits nothing. */
+/* Granules of a span: its pages, an unmapped one on each side, and then as much unmapped space as
+ * the span is large, so that an index that is wrong by a factor of two hits nothing. */
 static uint64_t span_granules(uint64_t pages)
 {
     uint64_t count = ((pages + 2) * SIMT_PAGE + SIMT_GRANULE - 1) / SIMT_GRANULE;
@@ -247,8 +247,10 @@ void simt_arena_give(struct simt_arena *arena, struct simt_buffer *buffer)
 {
     struct simt_pool *pool = NULL;
 
-    if (buffer->previous) buffer->previous->next = buffer->next;
-    else arena->live = buffer->next;
+    if (buffer->previous)
+        buffer->previous->next = buffer->next;
+    else
+        arena->live = buffer->next;
     if (buffer->next) buffer->next->previous = buffer->previous;
     buffer->live = false;
     if (!buffer->extents && arena->pooled_bytes + buffer->map_bytes <= POOL_BYTES)
@@ -268,13 +270,12 @@ bool simt_arena_protect(struct simt_buffer *buffer, bool writable)
     uint64_t mask = ~(uint64_t)(SIMT_PAGE - 1);
     int failed = 0;
 
-    if (!buffer->extents)
-        failed = mprotect((void *)buffer->map, buffer->map_bytes, protection);
+    if (!buffer->extents) failed = mprotect((void *)buffer->map, buffer->map_bytes, protection);
     for (uint32_t i = 0; i < buffer->n_extents; i++) {
         const struct gpu_extent *extent = &buffer->extents[i];
         uintptr_t from = (buffer->begin + extent->offset_bytes) & mask;
-        uintptr_t to = (buffer->begin + extent->offset_bytes + extent->size_bytes +
-                        SIMT_PAGE - 1) & mask;
+        uintptr_t to =
+            (buffer->begin + extent->offset_bytes + extent->size_bytes + SIMT_PAGE - 1) & mask;
 
         if (extent->size_bytes > 0) failed |= mprotect((void *)from, to - from, protection);
     }

@@ -35,8 +35,10 @@ static enum gpu_status open_device(struct gpu_device **device, const struct gpu_
 
     *device = NULL;
     if (mxcsr & MXCSR_MODE_BITS)
-        return simt_infra(report, "MXCSR is 0x%04x: this process flushes subnormals or does not "
-                          "round to nearest, so no result would mean anything", mxcsr);
+        return simt_infra(report,
+                          "MXCSR is 0x%04x: this process flushes subnormals or does not "
+                          "round to nearest, so no result would mean anything",
+                          mxcsr);
     opened = calloc(1, sizeof *opened);
     if (!opened || !simt_fibers_open() || !simt_arena_open(&opened->arena)) {
         free(opened);

@@ -4,9 +4,9 @@
 
 #include <sys/mman.h>
 
-/* Puts the registers that a call keeps on the stack, leaves its top in *from, and takes the same from
- * the other stack. It goes on there with a return, not a jump: the processor predicts returns by
- * pairing them with calls, and a switch that breaks the pairs makes every return of the resumed
+/* Puts the registers that a call keeps on the stack, leaves its top in *from, and takes the same
+ * from the other stack. It goes on there with a return, not a jump: the processor predicts returns
+ * by pairing them with calls, and a switch that breaks the pairs makes every return of the resumed
  * thread a misprediction (Boost.Context's jump_fcontext does, and a shuffle of a warp took three
  * times as long with it). MXCSR and the x87 control word are the same for all threads. */
 void simt_switch_stacks(void **from, void *to);

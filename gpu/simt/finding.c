@@ -100,8 +100,10 @@ static void fail_barrier(void)
         const struct simt_warp *warp = &simt_run.warps[i / SIMT_WARP];
         uint32_t lane = i % SIMT_WARP;
 
-        if (warp->at_barrier >> lane & 1) waiting = i;
-        else state_of(i, other, sizeof other);
+        if (warp->at_barrier >> lane & 1)
+            waiting = i;
+        else
+            state_of(i, other, sizeof other);
         n_returned += warp->returned >> lane & 1;
     }
     simt_run.current = waiting;
@@ -118,7 +120,8 @@ static bool find_absent(const struct simt_warp *warp, uint32_t lane, uint32_t *a
 
     for (uint32_t i = 0; i < SIMT_WARP; i++) {
         if (!(named >> i & 1)) continue;
-        if (!(warp->returned >> i & 1) && (warp->keys[i] >> 32) == (warp->keys[lane] >> 32)) continue;
+        if (!(warp->returned >> i & 1) && (warp->keys[i] >> 32) == (warp->keys[lane] >> 32))
+            continue;
         *absent = i;
         return true;
     }
@@ -169,7 +172,8 @@ static void describe_fault(void)
         rule = "hang";
         append("not finished after %u ms of processor time", limit ? limit : 20000);
     } else if (fault->signal == SIGILL || fault->signal == SIGTRAP) {
-        append("an instruction that traps: __builtin_trap or code the compiler knows to be undefined");
+        append(
+            "an instruction that traps: __builtin_trap or code the compiler knows to be undefined");
     } else if (fault->code == SI_KERNEL) {
         append("a misaligned vector access or an impossible address");
     } else if (fault->address - simt_stacks_low < SIMT_STACKS_BYTES) {

@@ -35,8 +35,8 @@ struct simt_buffer {
     bool read_only;
     bool shared; /* a block's dynamic shared memory */
     bool live;
-    bool writable;    /* the pages' present protection */
-    uintptr_t map;    /* page-aligned span that holds the data; accessible unless extents say less */
+    bool writable; /* the pages' present protection */
+    uintptr_t map; /* page-aligned span that holds the data; accessible unless extents say less */
     uint64_t map_bytes;
     struct gpu_extent *extents; /* [n_extents] or NULL: backed as a whole */
     uint32_t n_extents;
@@ -89,12 +89,12 @@ struct gpu_module {
     char *path; /* as opened */
     void *handle;
     const struct simt_module_table *table;
-    struct gpu_kernel *kernels;      /* [table->n_entries] */
-    uintptr_t load_base;             /* what symbol tables and debug information call 0 */
+    struct gpu_kernel *kernels; /* [table->n_entries] */
+    uintptr_t load_base;        /* what symbol tables and debug information call 0 */
     uintptr_t image_begin, image_end;
     struct simt_variable *variables; /* [n_variables], ascending */
     uint32_t n_variables;
-    struct simt_line *lines;         /* source lines looked up so far */
+    struct simt_line *lines; /* source lines looked up so far */
     uint8_t *written;        /* [simt_shared_region], traced modules only */
     struct simt_cell *cells; /* [SIMT_CELLS(simt_shared_region)], traced modules only */
     struct gpu_module *next;

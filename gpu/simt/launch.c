@@ -16,7 +16,8 @@ static bool protect_inputs(struct simt_arena *arena)
     return true;
 }
 
-/* The block's dynamic shared memory ends, as far as 16-byte alignment lets it, where its page does. */
+/* The block's dynamic shared memory ends, as far as 16-byte alignment lets it, where its page does.
+ */
 static enum gpu_status prepare_dynamic_shared(struct gpu_device *device, uint32_t bytes,
                                               struct gpu_report *report)
 {
@@ -80,8 +81,8 @@ static bool check_shared(struct simt_run *run)
 
     for (uint32_t i = 0; i < module->n_variables && !name; i++) {
         const struct simt_variable *variable = &module->variables[i];
-        uintptr_t end = i + 1 < module->n_variables ? variable[1].begin
-                                                    : (uintptr_t)module->table->shared_end;
+        uintptr_t end =
+            i + 1 < module->n_variables ? variable[1].begin : (uintptr_t)module->table->shared_end;
 
         if (!zone_is_whole(variable->begin + variable->size, end)) name = variable->name;
     }

@@ -128,13 +128,19 @@ static bool special_result(const uint16_t *a, const uint16_t *b, uint32_t k, flo
         uint32_t ma = a[i] & 0x7fff, mb = b[i] & 0x7fff;
 
         if (ma < 0x7f80 && mb < 0x7f80) continue;
-        if (ma > 0x7f80 || mb > 0x7f80 || ma == 0 || mb == 0) nan = true;
-        else if ((a[i] ^ b[i]) & 0x8000) minus = true;
-        else plus = true;
+        if (ma > 0x7f80 || mb > 0x7f80 || ma == 0 || mb == 0)
+            nan = true;
+        else if ((a[i] ^ b[i]) & 0x8000)
+            minus = true;
+        else
+            plus = true;
     }
-    if (nan || (plus && minus)) *result = float_of(0x7fffffff);
-    else if (plus) *result = float_of(0x7f800000);
-    else if (minus) *result = float_of(0xff800000);
+    if (nan || (plus && minus))
+        *result = float_of(0x7fffffff);
+    else if (plus)
+        *result = float_of(0x7f800000);
+    else if (minus)
+        *result = float_of(0xff800000);
     return nan || plus || minus;
 }
 
@@ -182,8 +188,8 @@ static void split_operands(struct split_tile *tile, const uint16_t *a, const uin
     }
 }
 
-/* One fused step for the eight columns of row i, products [from, to). The loops over j become vector
- * instructions. Sixteen products of at most 255^2 * 2^11 stay below 2^31. */
+/* One fused step for the eight columns of row i, products [from, to). The loops over j become
+ * vector instructions. Sixteen products of at most 255^2 * 2^11 stay below 2^31. */
 static void fused_row(const struct split_tile *tile, struct steps steps, int i, int from, int to,
                       float *d, const float *c)
 {
@@ -202,8 +208,8 @@ static void fused_row(const struct split_tile *tile, struct steps steps, int i, 
             int32_t down = top[j] - (tile->a_label[i][k] + tile->b_label[k][j]);
             int32_t sign = tile->a_sign[i][k] ^ tile->b_sign[k][j];
             uint32_t product = (uint32_t)(tile->a_significand[i][k] * tile->b_significand[k][j]);
-            int32_t term = (int32_t)(product << (steps.fraction_bits - 14) >>
-                                     (down > 31 ? 31 : down));
+            int32_t term =
+                (int32_t)(product << (steps.fraction_bits - 14) >> (down > 31 ? 31 : down));
 
             sum[j] += (term ^ sign) - sign;
         }

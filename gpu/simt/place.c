@@ -34,8 +34,8 @@ static void describe_at(const char *name, uintptr_t begin, uint64_t size, uint32
                  (unsigned long long)offset);
 }
 
-/* The buffer that an index below zero would have reached into, had it not been taken for an unsigned
- * one: such an index lands 2^32 elements too far. */
+/* The buffer that an index below zero would have reached into, had it not been taken for an
+ * unsigned one: such an index lands 2^32 elements too far. */
 static const struct simt_buffer *wrapped_target(uintptr_t address)
 {
     for (struct simt_buffer *b = simt_run.device->arena.live; b; b = b->next) {

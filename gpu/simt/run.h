@@ -24,8 +24,8 @@ struct simt_thread {
 struct simt_warp {
     uint32_t exists;
     uint32_t unstarted;
-    uint32_t ready;      /* can go on */
-    uint32_t waiting;    /* in a collective */
+    uint32_t ready;   /* can go on */
+    uint32_t waiting; /* in a collective */
     uint32_t at_barrier;
     uint32_t returned;
     uint64_t keys[SIMT_WARP];    /* of waiting lanes: kind << 32 | mask */

@@ -1,5 +1,6 @@
-/* The scheduler of one block. Threads run until they wait; then the next one that can run is switched
- * to directly. A thread that never waits costs no switch: its fiber goes on with the next thread. */
+/* The scheduler of one block. Threads run until they wait; then the next one that can run is
+ * switched to directly. A thread that never waits costs no switch: its fiber goes on with the next
+ * thread. */
 #include "run.h"
 
 #include <immintrin.h>
@@ -169,8 +170,10 @@ static void run_threads(struct simt_fiber *self)
                  (simt_run.warps[next / SIMT_WARP].unstarted >> next % SIMT_WARP & 1));
         if (next == NOBODY && simt_run.n_returned < simt_run.n_threads) simt_fail_stuck();
         simt_fiber_give(self);
-        if (next == NOBODY) simt_fiber_switch(self, &simt_main_fiber);
-        else go_to(self, next);
+        if (next == NOBODY)
+            simt_fiber_switch(self, &simt_main_fiber);
+        else
+            go_to(self, next);
     }
 }
 
@@ -220,10 +223,18 @@ void simt_yield(void)
 static void release_barrier(uint32_t kind)
 {
     switch (kind) {
-    case SIMT_BARRIER_COUNT: simt_run.barrier_result = simt_run.barrier_count; break;
-    case SIMT_BARRIER_AND: simt_run.barrier_result = simt_run.barrier_all; break;
-    case SIMT_BARRIER_OR: simt_run.barrier_result = simt_run.barrier_any; break;
-    default: simt_run.barrier_result = 0; break;
+    case SIMT_BARRIER_COUNT:
+        simt_run.barrier_result = simt_run.barrier_count;
+        break;
+    case SIMT_BARRIER_AND:
+        simt_run.barrier_result = simt_run.barrier_all;
+        break;
+    case SIMT_BARRIER_OR:
+        simt_run.barrier_result = simt_run.barrier_any;
+        break;
+    default:
+        simt_run.barrier_result = 0;
+        break;
     }
     for (uint32_t i = 0; i < simt_run.n_warps; i++) {
         simt_run.warps[i].ready |= simt_run.warps[i].at_barrier;
@@ -246,7 +257,8 @@ uint32_t simt_barrier(uint32_t kind, uint32_t predicate)
     } else if (kind != simt_run.barrier_kind) {
         simt_fail("partial-barrier", site,
                   "a barrier of another kind: %u of the block's %u threads wait at a different "
-                  "__syncthreads variant", simt_run.n_at_barrier, simt_run.n_threads);
+                  "__syncthreads variant",
+                  simt_run.n_at_barrier, simt_run.n_threads);
     }
     simt_run.barrier_count += predicate;
     simt_run.barrier_all &= predicate;

@@ -53,9 +53,9 @@ static unsigned long cut_line(char *line)
     return number;
 }
 
-/* Frames come innermost first, one a line. Those in the shim headers and in the system's are not the
- * user's code; the first other one is the answer. Line 0 is code that the compiler made of several
- * lines: such a frame is taken only for want of another. */
+/* Frames come innermost first, one a line. Those in the shim headers and in the system's are not
+ * the user's code; the first other one is the answer. Line 0 is code that the compiler made of
+ * several lines: such a frame is taken only for want of another. */
 static bool choose_frame(char *output, char *text, size_t size)
 {
     bool found = false;

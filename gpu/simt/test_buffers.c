@@ -30,8 +30,11 @@ Test(simt_buffers, lie_flush_against_the_fence)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (uint32_t align = 1; align <= 256; align *= 4) {
             for (int fence = 0; fence < 2; fence++) {
-                struct gpu_buffer_desc desc = {.name = "b", .size_bytes = sizes[i], .elem_bytes = 1,
-                                               .align_bytes = align, .fence = fence};
+                struct gpu_buffer_desc desc = {.name = "b",
+                                               .size_bytes = sizes[i],
+                                               .elem_bytes = 1,
+                                               .align_bytes = align,
+                                               .fence = fence};
                 struct gpu_buffer buffer;
                 const struct simt_buffer *impl;
 
@@ -61,8 +64,8 @@ Test(simt_buffers, show_every_changed_guard_byte)
     struct gpu_report report;
 
     for (int fence = 0; fence < 2; fence++) {
-        struct gpu_buffer_desc desc = {.name = "odd", .size_bytes = 1001, .elem_bytes = 1,
-                                       .align_bytes = 16, .fence = fence};
+        struct gpu_buffer_desc desc = {
+            .name = "odd", .size_bytes = 1001, .elem_bytes = 1, .align_bytes = 16, .fence = fence};
         struct gpu_buffer buffer;
         const struct simt_buffer *impl;
 
@@ -130,9 +133,12 @@ Test(simt_buffers, copies_stay_inside)
 Test(simt_buffers, extents_have_their_own_red_zones)
 {
     struct gpu_extent extents[] = {{100, 50}, {150, 10}, {5000, 8000}, {20000, 0}, {1ull << 35, 9}};
-    struct gpu_buffer_desc desc = {.name = "sparse", .size_bytes = (1ull << 35) + 100,
-                                   .elem_bytes = 1, .fence = GPU_FENCE_BEFORE,
-                                   .extents = extents, .n_extents = 5};
+    struct gpu_buffer_desc desc = {.name = "sparse",
+                                   .size_bytes = (1ull << 35) + 100,
+                                   .elem_bytes = 1,
+                                   .fence = GPU_FENCE_BEFORE,
+                                   .extents = extents,
+                                   .n_extents = 5};
     struct gpu_device *device = open_device(true);
     struct gpu_report report;
     struct gpu_buffer buffer;
@@ -173,8 +179,11 @@ Test(simt_buffers, address_space_comes_back)
 {
     struct gpu_device *device = open_device(false);
     struct gpu_extent extent = {1ull << 33, 64};
-    struct gpu_buffer_desc desc = {.name = "sparse", .size_bytes = 1ull << 34, .elem_bytes = 1,
-                                   .extents = &extent, .n_extents = 1};
+    struct gpu_buffer_desc desc = {.name = "sparse",
+                                   .size_bytes = 1ull << 34,
+                                   .elem_bytes = 1,
+                                   .extents = &extent,
+                                   .n_extents = 1};
     struct gpu_buffer live[8] = {{0, 0, NULL}};
     struct gpu_report report;
     uint32_t random = 12345;
@@ -194,7 +203,8 @@ Test(simt_buffers, address_space_comes_back)
     simt->close(device);
 }
 
-/* The target is thousands a second; this demands five hundred of whatever machine runs the tests. */
+/* The target is thousands a second; this demands five hundred of whatever machine runs the tests.
+ */
 Test(simt_buffers, reuse_is_cheap)
 {
     struct gpu_device *device = open_device(false);

@@ -126,13 +126,13 @@ static const struct simple_case *find_case(const char *entry)
     return NULL;
 }
 
-#define SIMPLE(name)                                                                               \
-    Test(simt_findings, name)                                                                      \
-    {                                                                                              \
-        const struct simple_case *c = find_case(#name);                                            \
-                                                                                                   \
-        if ((c->build & FAST) && !traps_first(#name)) run_simple(c, false, 0);                                              \
-        if (c->build & TRACED) run_simple(c, true, 0);                                             \
+#define SIMPLE(name)                                                           \
+    Test(simt_findings, name)                                                  \
+    {                                                                          \
+        const struct simple_case *c = find_case(#name);                        \
+                                                                               \
+        if ((c->build & FAST) && !traps_first(#name)) run_simple(c, false, 0); \
+        if (c->build & TRACED) run_simple(c, true, 0);                         \
     }
 SIMPLE(unwritten_shared)
 SIMPLE(unwritten_dynamic)
@@ -191,8 +191,8 @@ static struct gpu_buffer fenced(struct simt_test *test, const char *name, uint32
                                 enum gpu_fence fence, bool read_only)
 {
     static const int zeros[1024];
-    struct gpu_buffer_desc desc = {.name = name, .size_bytes = n * 4, .elem_bytes = 4,
-                                   .read_only = read_only, .fence = fence};
+    struct gpu_buffer_desc desc = {
+        .name = name, .size_bytes = n * 4, .elem_bytes = 4, .read_only = read_only, .fence = fence};
 
     return simt_test_alloc(test, &desc, zeros);
 }
@@ -362,8 +362,12 @@ static void unmapped_extent(bool trace)
     const long long far = 1ll << 31;
     struct simt_test test;
     struct gpu_extent extents[] = {{0, 4096}, {4 * far, 4096}};
-    struct gpu_buffer_desc desc = {.name = "pages", .size_bytes = 4 * far + 4096, .elem_bytes = 4,
-                                   .read_only = true, .extents = extents, .n_extents = 2};
+    struct gpu_buffer_desc desc = {.name = "pages",
+                                   .size_bytes = 4 * far + 4096,
+                                   .elem_bytes = 4,
+                                   .read_only = true,
+                                   .extents = extents,
+                                   .n_extents = 2};
     struct gpu_buffer pages, out;
     long long index = far - 5;
     int zeros[1024] = {0};

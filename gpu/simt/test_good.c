@@ -201,8 +201,10 @@ static size_t run_halves(struct simt_test *test, uint32_t *out)
             uint32_t from = i ^ 1u << round % 4, down = i % 16 < 15 ? i + 1 : i;
 
             next[i] = want[i];
-            if (i % 32 < 16) next[i] = want[i] + (from < n ? want[from] : UINT32_MAX);
-            else if (round < 2) next[i] = want[down] * 2;
+            if (i % 32 < 16)
+                next[i] = want[i] + (from < n ? want[from] : UINT32_MAX);
+            else if (round < 2)
+                next[i] = want[down] * 2;
         }
         memcpy(want, next, sizeof want);
     }
@@ -431,8 +433,12 @@ static size_t run_far_away(struct simt_test *test, uint32_t *out)
 {
     const uint64_t far = 3ull << 32;
     struct gpu_extent extents[] = {{0, 4096}, {far, 64}};
-    struct gpu_buffer_desc desc = {.name = "pages", .size_bytes = far + 64, .elem_bytes = 1,
-                                   .read_only = true, .extents = extents, .n_extents = 2};
+    struct gpu_buffer_desc desc = {.name = "pages",
+                                   .size_bytes = far + 64,
+                                   .elem_bytes = 1,
+                                   .read_only = true,
+                                   .extents = extents,
+                                   .n_extents = 2};
     unsigned char in[32];
     struct gpu_buffer pages = simt_test_alloc(test, &desc, NULL);
     struct gpu_buffer output = simt_test_buffer(test, "out", 32, 4, NULL);
@@ -440,8 +446,7 @@ static size_t run_far_away(struct simt_test *test, uint32_t *out)
     void *args[] = {&pages.address, &offset, &output.address};
 
     for (int i = 0; i < 32; i++) in[i] = (unsigned char)(i + 200);
-    expect_ok(test, gpu_backend_simt.upload(test->device, &pages, far + 20, in, 32,
-                                            &test->report));
+    expect_ok(test, gpu_backend_simt.upload(test->device, &pages, far + 20, in, 32, &test->report));
     expect_ok(test, simt_test_run(test, "far_away", 1, 32, 0, args));
     read_and_free(test, &output, out, 128);
     expect_ok(test, gpu_backend_simt.check_guards(test->device, &pages, &test->report));

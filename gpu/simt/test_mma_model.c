@@ -48,15 +48,28 @@ struct vector {
 #define P12 0x1p-12
 static const struct vector vectors[] = {
     {"two quarter ulps", 1, 2, {{0, P12, P12}, {1, P12, P12}}, 0, 0x3f800001, 0x3f800001},
-    {"four eighths", 1, 4,
-     {{0, P12, 0x1p-13}, {1, P12, 0x1p-13}, {2, P12, 0x1p-13}, {3, P12, 0x1p-13}}, 0, 0x3f800001,
+    {"four eighths",
+     1,
+     4,
+     {{0, P12, 0x1p-13}, {1, P12, 0x1p-13}, {2, P12, 0x1p-13}, {3, P12, 0x1p-13}},
+     0,
+     0x3f800001,
      0x3f800000},
     {"sixteen sixteenths", 1, 0, {{0, 0, 0}}, 0x1p-13, 0x3f800000, 0x3f800000},
     {"toward zero, not down", -1, 1, {{0, -P12, P12}}, 0, 0xbf800000, 0xbf800000},
-    {"sixteen in one step", 0, 2, {{0, 0x1p15, 0x1p15}, {7, -0x1p15, 0x1p15}}, 1, 0x00000000,
+    {"sixteen in one step",
+     0,
+     2,
+     {{0, 0x1p15, 0x1p15}, {7, -0x1p15, 0x1p15}},
+     1,
+     0x00000000,
      0x41000000},
-    {"labels of products as they are", 0, 3,
-     {{0, 1.9921875, 1.9921875}, {1, -1.9921875, 1.9921875}, {2, 0x1p-13, P12}}, 0, 0x33000000,
+    {"labels of products as they are",
+     0,
+     3,
+     {{0, 1.9921875, 1.9921875}, {1, -1.9921875, 1.9921875}, {2, 0x1p-13, P12}},
+     0,
+     0x33000000,
      0x00000000},
 };
 
@@ -93,8 +106,9 @@ Test(simt_mma, lowest_label)
 {
     uint16_t a[16] = {0}, b[16] = {0};
 
-    /* 4 * 2^-151 = 2^-149. With the quantum at 2^-(126+25) = 2^-151 these stay, at 2^-149 they would
-     * not; 4 * 2^-153 = 2^-151 tells -133 from -126: below a unit either way, so 16 * 2^-153. */
+    /* 4 * 2^-151 = 2^-149. With the quantum at 2^-(126+25) = 2^-151 these stay, at 2^-149 they
+     * would not; 4 * 2^-153 = 2^-151 tells -133 from -126: below a unit either way, so 16 * 2^-153.
+     */
     for (int k = 0; k < 16; k++) {
         a[k] = bf16(0x1p-100);
         b[k] = bf16(0x1p-53);
@@ -149,9 +163,9 @@ static uint64_t draw(void)
     return state;
 }
 
-/* The other formulation. Every term is a whole number of units of 2^-330, far below any quantum that
- * matters; what lies below the quantum is taken off with a remainder, on numbers of 768 bits held as
- * 24 words of 32. */
+/* The other formulation. Every term is a whole number of units of 2^-330, far below any quantum
+ * that matters; what lies below the quantum is taken off with a remainder, on numbers of 768 bits
+ * held as 24 words of 32. */
 #define WORDS 24
 #define UNIT 330
 
@@ -178,8 +192,10 @@ static void cut_below(struct whole *x, int exponent)
     int at = exponent + UNIT;
 
     for (int i = 0; i < WORDS; i++) {
-        if (i < at / 32) x->words[i] = 0;
-        else if (i == at / 32) x->words[i] &= ~0u << at % 32;
+        if (i < at / 32)
+            x->words[i] = 0;
+        else if (i == at / 32)
+            x->words[i] &= ~0u << at % 32;
     }
 }
 
@@ -297,8 +313,10 @@ static uint16_t random_bf16(int centre, int spread)
     uint64_t r = draw();
     int exponent = centre + (int)(r >> 40) % (2 * spread + 1) - spread;
 
-    if (r >> 32 & 15) exponent = exponent < 0 ? 0 : exponent > 254 ? 254 : exponent;
-    else return (uint16_t)(r & 0x8000);
+    if (r >> 32 & 15)
+        exponent = exponent < 0 ? 0 : exponent > 254 ? 254 : exponent;
+    else
+        return (uint16_t)(r & 0x8000);
     return (uint16_t)((r & 0x807f) | (uint64_t)exponent << 7);
 }
 
@@ -346,7 +364,8 @@ Test(simt_mma, agrees_with_whole_numbers)
     }
 }
 
-/* On sm_90 any order inside an instruction gives the same bits, on sm_80 any order inside a half. */
+/* On sm_90 any order inside an instruction gives the same bits, on sm_80 any order inside a half.
+ */
 Test(simt_mma, order_of_k_does_not_matter)
 {
     struct random_case r, shuffled;
@@ -392,7 +411,8 @@ Test(simt_mma, small_integers_are_exact)
     }
 }
 
-/* The whole instruction is its elements, specials among them, and the lanes' fragments are PTX's. */
+/* The whole instruction is its elements, specials among them, and the lanes' fragments are PTX's.
+ */
 Test(simt_mma, tile_and_warp_are_the_elements)
 {
     for (int i = 0; i < 3000; i++) {

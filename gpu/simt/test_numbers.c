@@ -99,8 +99,8 @@ struct encoding {
     uint32_t want;
 };
 
-/* Every value, every midpoint and its neighbours in the input's type, with both signs; and what lies
- * beyond the range. */
+/* Every value, every midpoint and its neighbours in the input's type, with both signs; and what
+ * lies beyond the range. */
 static size_t list_encodings(const struct format *f, bool from_double, bool saturate,
                              struct encoding *list)
 {
@@ -110,7 +110,8 @@ static size_t list_encodings(const struct format *f, bool from_double, bool satu
     for (uint32_t code = 0; code <= f->largest; code++) {
         uint32_t up = code < f->largest ? code + 1 : beyond;
         double m = midpoint(f, code);
-        double above = from_double ? nextafter(m, INFINITY) : (double)nextafterf((float)m, INFINITY);
+        double above =
+            from_double ? nextafter(m, INFINITY) : (double)nextafterf((float)m, INFINITY);
         double below = from_double ? nextafter(m, 0) : (double)nextafterf((float)m, 0);
 
         list[n++] = (struct encoding){value_of(f, code), code};
@@ -201,8 +202,10 @@ static uint32_t nearest_code(const struct format *f, mpfr_t exact)
     while (low < high) { /* the largest code not above it */
         uint32_t middle = (low + high + 1) / 2;
 
-        if (mpfr_cmp_d(exact, value_of(f, middle)) >= 0) low = middle;
-        else high = middle - 1;
+        if (mpfr_cmp_d(exact, value_of(f, middle)) >= 0)
+            low = middle;
+        else
+            high = middle - 1;
     }
     side = mpfr_cmp_d(exact, midpoint(f, low));
     if (side > 0 || (side == 0 && low % 2)) low++;
@@ -216,8 +219,12 @@ static void check_fused(struct simt_test *test, int index)
     const struct format *f = &formats[index];
     struct gpu_buffer buffers[4];
     int n = N;
-    void *args[] = {&buffers[0].address, &buffers[1].address, &buffers[2].address,
-                    &buffers[3].address, &n, &index};
+    void *args[] = {&buffers[0].address,
+                    &buffers[1].address,
+                    &buffers[2].address,
+                    &buffers[3].address,
+                    &n,
+                    &index};
     uint64_t state = 99;
     mpfr_t exact;
 
@@ -320,8 +327,9 @@ Test(simt_numbers, directed_rounding)
 
 Test(simt_numbers, conversions_to_integers_saturate)
 {
-    static const float in[] = {0.5f, 1.5f, -0.5f, -1.5f, 2.5f, 1e10f, -1e10f, 3e9f, INFINITY,
-                               -INFINITY, NAN, 2147483648.0f, -2147483648.0f, 1e30f, -1.0f};
+    static const float in[] = {0.5f,  1.5f,          -0.5f,          -1.5f,    2.5f,
+                               1e10f, -1e10f,        3e9f,           INFINITY, -INFINITY,
+                               NAN,   2147483648.0f, -2147483648.0f, 1e30f,    -1.0f};
     static const long long want[][8] = {
         {0, 0, 1, 0, 0, 0, 0, 0},
         {2, 1, 2, 1, 2, 1, 2, 1},
@@ -365,9 +373,10 @@ Test(simt_numbers, conversions_to_integers_saturate)
 Test(simt_numbers, integer_and_bit_intrinsics)
 {
     static const uint32_t want[] = {
-        32, 31, 0, 5, 0x80000001, 0x77004400, 0x34567880, 0x78800000, 5, 0xfffffffe, 0xffffffff, 6,
-        0, 0, 0x80000000, 0x80000000, 0x40400000, 0x40400000, 3, 1, 64, 0, 0x3f800000, 18, 13,
-        0x3f000000, 0x7f800000, 0x3ff00000, 0x3f7fffff,
+        32,         31,         0,  5, 0x80000001, 0x77004400, 0x34567880, 0x78800000, 5,
+        0xfffffffe, 0xffffffff, 6,  0, 0,          0x80000000, 0x80000000, 0x40400000, 0x40400000,
+        3,          1,          64, 0, 0x3f800000, 18,         13,         0x3f000000, 0x7f800000,
+        0x3ff00000, 0x3f7fffff,
     };
     enum { N = sizeof want / sizeof *want };
     uint32_t got[N];

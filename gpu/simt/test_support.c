@@ -58,8 +58,8 @@ struct gpu_buffer simt_test_alloc(struct simt_test *test, const struct gpu_buffe
 
     cr_assert_eq(status, GPU_OK, "%s", test->report.text);
     if (!data) return buffer;
-    status = gpu_backend_simt.upload(test->device, &buffer, 0, data, desc->size_bytes,
-                                     &test->report);
+    status =
+        gpu_backend_simt.upload(test->device, &buffer, 0, data, desc->size_bytes, &test->report);
     cr_assert_eq(status, GPU_OK, "%s", test->report.text);
     return buffer;
 }
@@ -76,8 +76,8 @@ struct gpu_buffer simt_test_buffer(struct simt_test *test, const char *name, uin
 void simt_test_read(struct simt_test *test, const struct gpu_buffer *buffer, void *target,
                     uint64_t bytes)
 {
-    enum gpu_status status = gpu_backend_simt.download(test->device, buffer, 0, target, bytes,
-                                                       &test->report);
+    enum gpu_status status =
+        gpu_backend_simt.download(test->device, buffer, 0, target, bytes, &test->report);
 
     cr_assert_eq(status, GPU_OK, "%s", test->report.text);
 }

@@ -67,8 +67,7 @@ static void set_clocks(uint32_t clock)
 static void forget_all(void)
 {
     for (struct gpu_module *m = simt_run.device->modules; m; m = m->next)
-        if (m->cells)
-            memset(m->cells, 0, SIMT_CELLS(simt_shared_region(m)) * sizeof *m->cells);
+        if (m->cells) memset(m->cells, 0, SIMT_CELLS(simt_shared_region(m)) * sizeof *m->cells);
     simt_arena_drop_cells(&simt_run.device->arena);
     trace.tag = 0;
 }
@@ -98,8 +97,7 @@ void simt_trace_block(void)
     trace.acquired = trace.launch_tag - 1;
     memset(trace.fenced, 0, sizeof trace.fenced);
     set_clocks(1);
-    if (module->written)
-        memset(module->written, 0, simt_shared_region(module));
+    if (module->written) memset(module->written, 0, simt_shared_region(module));
     if (dynamic->written) memset(dynamic->written, 0, dynamic->map_bytes);
 }
 
@@ -254,14 +252,19 @@ static inline void check_races(struct simt_cell *cells, uint64_t region_bytes, u
     }
 }
 
-__attribute__((cold)) static void fail_bounds(uintptr_t address, uint64_t bytes, enum access_kind kind, uintptr_t site)
+__attribute__((cold)) static void fail_bounds(uintptr_t address, uint64_t bytes,
+                                              enum access_kind kind, uintptr_t site)
 {
     char place[200];
     bool found = simt_describe(address, bytes, place, sizeof place);
-    const char *rule = !found ? "fault" : kind == READ ? "out-of-bounds-read" : "out-of-bounds-write";
+    const char *rule = !found         ? "fault"
+                       : kind == READ ? "out-of-bounds-read"
+                                      : "out-of-bounds-write";
 
     simt_fail(rule, site, "%s of %llu bytes of %s",
-              kind == READ ? "read" : kind == WRITE ? "write" : "atomic",
+              kind == READ    ? "read"
+              : kind == WRITE ? "write"
+                              : "atomic",
               (unsigned long long)bytes, place);
 }
 
@@ -332,7 +335,8 @@ static void check_static_shared(uintptr_t address, uint64_t bytes, enum access_k
 
 /* Everything a kernel may touch: its stack, buffers, static shared memory, and unchecked the
  * module's own constants and device variables, and the registers. */
-static inline __attribute__((always_inline)) void check(uintptr_t address, uint64_t bytes, enum access_kind kind, uintptr_t site)
+static inline __attribute__((always_inline)) void check(uintptr_t address, uint64_t bytes,
+                                                        enum access_kind kind, uintptr_t site)
 {
     const struct gpu_module *module = simt_run.module;
     const struct simt_module_table *table;
@@ -363,14 +367,14 @@ static inline __attribute__((always_inline)) void check(uintptr_t address, uint6
 }
 
 #define SITE ((uintptr_t)__builtin_return_address(0))
-#define CALLBACKS(bytes)                                                                           \
-    void simt_load##bytes##_noabort(uintptr_t address)                                             \
-    {                                                                                              \
-        check(address, bytes, READ, SITE);                                                         \
-    }                                                                                              \
-    void simt_store##bytes##_noabort(uintptr_t address)                                            \
-    {                                                                                              \
-        check(address, bytes, WRITE, SITE);                                                        \
+#define CALLBACKS(bytes)                                \
+    void simt_load##bytes##_noabort(uintptr_t address)  \
+    {                                                   \
+        check(address, bytes, READ, SITE);              \
+    }                                                   \
+    void simt_store##bytes##_noabort(uintptr_t address) \
+    {                                                   \
+        check(address, bytes, WRITE, SITE);             \
     }
 CALLBACKS(1)
 CALLBACKS(2)

@@ -19,8 +19,7 @@ static uint32_t ballot(const struct simt_warp *warp, uint32_t lanes)
 {
     uint32_t result = 0;
 
-    for (uint32_t i = 0; i < SIMT_WARP; i++)
-        result |= (uint32_t)(warp->values[i] != 0) << i;
+    for (uint32_t i = 0; i < SIMT_WARP; i++) result |= (uint32_t)(warp->values[i] != 0) << i;
     return result & lanes;
 }
 
@@ -47,14 +46,22 @@ static uint64_t match_all(const struct simt_warp *warp, uint32_t lanes)
 static uint32_t combine(uint32_t kind, uint32_t a, uint32_t b)
 {
     switch (kind) {
-    case SIMT_REDUCE_ADD: return a + b;
-    case SIMT_REDUCE_MIN_U32: return a < b ? a : b;
-    case SIMT_REDUCE_MAX_U32: return a > b ? a : b;
-    case SIMT_REDUCE_MIN_S32: return (int32_t)a < (int32_t)b ? a : b;
-    case SIMT_REDUCE_MAX_S32: return (int32_t)a > (int32_t)b ? a : b;
-    case SIMT_REDUCE_AND: return a & b;
-    case SIMT_REDUCE_OR: return a | b;
-    default: return a ^ b;
+    case SIMT_REDUCE_ADD:
+        return a + b;
+    case SIMT_REDUCE_MIN_U32:
+        return a < b ? a : b;
+    case SIMT_REDUCE_MAX_U32:
+        return a > b ? a : b;
+    case SIMT_REDUCE_MIN_S32:
+        return (int32_t)a < (int32_t)b ? a : b;
+    case SIMT_REDUCE_MAX_S32:
+        return (int32_t)a > (int32_t)b ? a : b;
+    case SIMT_REDUCE_AND:
+        return a & b;
+    case SIMT_REDUCE_OR:
+        return a | b;
+    default:
+        return a ^ b;
     }
 }
 
@@ -89,14 +96,30 @@ void simt_collective_compute(struct simt_warp *warp, uint32_t kind, uint32_t lan
     case SIMT_SYNCWARP:
         simt_trace_syncwarp((uint32_t)(warp - simt_run.warps), lanes);
         break;
-    case SIMT_SHUFFLE: shuffle(warp, lanes); break;
-    case SIMT_BALLOT: same_for_all(warp, lanes, ballot(warp, lanes)); break;
-    case SIMT_ANY: same_for_all(warp, lanes, ballot(warp, lanes) != 0); break;
-    case SIMT_ALL: same_for_all(warp, lanes, ballot(warp, lanes) == lanes); break;
-    case SIMT_MATCH_ANY: match_any(warp, lanes); break;
-    case SIMT_MATCH_ALL: same_for_all(warp, lanes, match_all(warp, lanes)); break;
-    case SIMT_MMA_BF16_M16N8K16: mma(warp); break;
-    default: same_for_all(warp, lanes, reduce(warp, kind, lanes)); break;
+    case SIMT_SHUFFLE:
+        shuffle(warp, lanes);
+        break;
+    case SIMT_BALLOT:
+        same_for_all(warp, lanes, ballot(warp, lanes));
+        break;
+    case SIMT_ANY:
+        same_for_all(warp, lanes, ballot(warp, lanes) != 0);
+        break;
+    case SIMT_ALL:
+        same_for_all(warp, lanes, ballot(warp, lanes) == lanes);
+        break;
+    case SIMT_MATCH_ANY:
+        match_any(warp, lanes);
+        break;
+    case SIMT_MATCH_ALL:
+        same_for_all(warp, lanes, match_all(warp, lanes));
+        break;
+    case SIMT_MMA_BF16_M16N8K16:
+        mma(warp);
+        break;
+    default:
+        same_for_all(warp, lanes, reduce(warp, kind, lanes));
+        break;
     }
 }
 

@@ -33,21 +33,33 @@ struct __attribute__((aligned(2))) __nv_bfloat16 {
     unsigned short __x;
 
     __nv_bfloat16() = default;
-    __attribute__((nodebug)) constexpr __nv_bfloat16(__nv_bfloat16_raw raw) : __x(raw.x) {}
-    __attribute__((nodebug)) __nv_bfloat16(float x) : __x(simt_bf16_from_float(x)) {}
-    __attribute__((nodebug)) __nv_bfloat16(double x) : __x(simt_bf16_from_double(x)) {}
-    template <class I, class = std::enable_if_t<std::is_integral<I>::value>>
-    __attribute__((nodebug)) __nv_bfloat16(I x) : __x(simt_bf16_from_double((double)x))
+    SIMT_MEMBER constexpr __nv_bfloat16(__nv_bfloat16_raw raw) : __x(raw.x)
     {
     }
-    __attribute__((nodebug)) operator float() const
+    SIMT_MEMBER __nv_bfloat16(float x) : __x(simt_bf16_from_float(x))
+    {
+    }
+    SIMT_MEMBER __nv_bfloat16(double x) : __x(simt_bf16_from_double(x))
+    {
+    }
+    template <class I, class = std::enable_if_t<std::is_integral<I>::value>>
+    SIMT_MEMBER __nv_bfloat16(I x) : __x(simt_bf16_from_double((double)x))
+    {
+    }
+    SIMT_MEMBER operator float() const
     {
         return simt_bits<float>((unsigned)__x << 16);
     }
-    __attribute__((nodebug)) operator __nv_bfloat16_raw() const { return {__x}; }
-    __attribute__((nodebug)) explicit operator double() const { return (double)(float)*this; }
+    SIMT_MEMBER operator __nv_bfloat16_raw() const
+    {
+        return {__x};
+    }
+    SIMT_MEMBER explicit operator double() const
+    {
+        return (double)(float)*this;
+    }
     template <class I, class = std::enable_if_t<std::is_integral<I>::value>>
-    __attribute__((nodebug)) explicit operator I() const
+    SIMT_MEMBER explicit operator I() const
     {
         return simt_to_integer<I>(truncf((float)*this));
     }
@@ -58,14 +70,17 @@ struct __attribute__((aligned(4))) __nv_bfloat162 {
     __nv_bfloat16 x, y;
 
     __nv_bfloat162() = default;
-    __attribute__((nodebug)) constexpr __nv_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) : x(a), y(b)
+    SIMT_MEMBER constexpr __nv_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) : x(a), y(b)
     {
     }
-    __attribute__((nodebug)) __nv_bfloat162(__nv_bfloat162_raw raw)
+    SIMT_MEMBER __nv_bfloat162(__nv_bfloat162_raw raw)
         : x(__nv_bfloat16_raw{raw.x}), y(__nv_bfloat16_raw{raw.y})
     {
     }
-    __attribute__((nodebug)) operator __nv_bfloat162_raw() const { return {x.__x, y.__x}; }
+    SIMT_MEMBER operator __nv_bfloat162_raw() const
+    {
+        return {x.__x, y.__x};
+    }
 };
 typedef __nv_bfloat162 nv_bfloat162;
 
@@ -85,8 +100,14 @@ SIMT_FN int __bfloat162int_rz(__nv_bfloat16 x) { return __float2int_rz((float)x)
 SIMT_FN __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 x) { return {x, x}; }
 SIMT_FN __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
 SIMT_FN __nv_bfloat162 make_bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
-SIMT_FN __nv_bfloat162 __float2bfloat162_rn(float x) { return {__nv_bfloat16(x), __nv_bfloat16(x)}; }
-SIMT_FN __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__nv_bfloat16(x), __nv_bfloat16(y)}; }
+SIMT_FN __nv_bfloat162 __float2bfloat162_rn(float x)
+{
+    return {__nv_bfloat16(x), __nv_bfloat16(x)};
+}
+SIMT_FN __nv_bfloat162 __floats2bfloat162_rn(float x, float y)
+{
+    return {__nv_bfloat16(x), __nv_bfloat16(y)};
+}
 SIMT_FN __nv_bfloat162 __float22bfloat162_rn(float2 v) { return __floats2bfloat162_rn(v.x, v.y); }
 SIMT_FN float2 __bfloat1622float2(__nv_bfloat162 v) { return {(float)v.x, (float)v.y}; }
 SIMT_FN __nv_bfloat16 __low2bfloat16(__nv_bfloat162 v) { return v.x; }

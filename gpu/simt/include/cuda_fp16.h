@@ -37,18 +37,33 @@ struct __attribute__((aligned(2))) __half {
     unsigned short __x;
 
     __half() = default;
-    __attribute__((nodebug)) constexpr __half(__half_raw raw) : __x(raw.x) {}
-    __attribute__((nodebug)) __half(float x) : __x(simt_half_from_double((double)x)) {}
-    __attribute__((nodebug)) __half(double x) : __x(simt_half_from_double(x)) {}
-    template <class I, class = std::enable_if_t<std::is_integral<I>::value>>
-    __attribute__((nodebug)) __half(I x) : __x(simt_half_from_double((double)x))
+    SIMT_MEMBER constexpr __half(__half_raw raw) : __x(raw.x)
     {
     }
-    __attribute__((nodebug)) operator float() const { return simt_half_to_float(__x); }
-    __attribute__((nodebug)) operator __half_raw() const { return {__x}; }
-    __attribute__((nodebug)) explicit operator double() const { return (double)(float)*this; }
+    SIMT_MEMBER __half(float x) : __x(simt_half_from_double((double)x))
+    {
+    }
+    SIMT_MEMBER __half(double x) : __x(simt_half_from_double(x))
+    {
+    }
     template <class I, class = std::enable_if_t<std::is_integral<I>::value>>
-    __attribute__((nodebug)) explicit operator I() const
+    SIMT_MEMBER __half(I x) : __x(simt_half_from_double((double)x))
+    {
+    }
+    SIMT_MEMBER operator float() const
+    {
+        return simt_half_to_float(__x);
+    }
+    SIMT_MEMBER operator __half_raw() const
+    {
+        return {__x};
+    }
+    SIMT_MEMBER explicit operator double() const
+    {
+        return (double)(float)*this;
+    }
+    template <class I, class = std::enable_if_t<std::is_integral<I>::value>>
+    SIMT_MEMBER explicit operator I() const
     {
         return simt_to_integer<I>(truncf((float)*this));
     }
@@ -60,9 +75,16 @@ struct __attribute__((aligned(4))) __half2 {
     __half x, y;
 
     __half2() = default;
-    __attribute__((nodebug)) constexpr __half2(__half a, __half b) : x(a), y(b) {}
-    __attribute__((nodebug)) __half2(__half2_raw raw) : x(__half_raw{raw.x}), y(__half_raw{raw.y}) {}
-    __attribute__((nodebug)) operator __half2_raw() const { return {x.__x, y.__x}; }
+    SIMT_MEMBER constexpr __half2(__half a, __half b) : x(a), y(b)
+    {
+    }
+    SIMT_MEMBER __half2(__half2_raw raw) : x(__half_raw{raw.x}), y(__half_raw{raw.y})
+    {
+    }
+    SIMT_MEMBER operator __half2_raw() const
+    {
+        return {x.__x, y.__x};
+    }
 };
 typedef __half2 half2;
 typedef __half2 nv_half2;

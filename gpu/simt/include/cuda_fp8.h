@@ -1,5 +1,6 @@
 /* The 8-bit types: e4m3 (finite only: no infinities, 0x7f and 0xff are NaN, largest 448) and e5m2.
- * Conversions round to nearest even; NaN becomes 0x7f. In a pair the first value is the low byte. */
+ * Conversions round to nearest even; NaN becomes 0x7f. In a pair the first value is the low byte.
+ */
 #ifndef ATTEST_SIMT_CUDA_FP8_H
 #define ATTEST_SIMT_CUDA_FP8_H
 
@@ -46,7 +47,8 @@ SIMT_FN __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 v, __nv_saturation_
                                   __nv_cvt_float_to_fp8(v.y, saturate, format) << 8);
 }
 
-/* Every e4m3 value is a half: significands of 3 bits, exponents -9 to 8. e5m2 is half's upper byte. */
+/* Every e4m3 value is a half: significands of 3 bits, exponents -9 to 8. e5m2 is half's upper byte.
+ */
 SIMT_FN __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_interpretation_t format)
 {
     if (format == __NV_E5M2) {
@@ -78,67 +80,75 @@ SIMT_FN float simt_e5m2_to_float(__nv_fp8_storage_t x)
 }
 
 /* The same set of types for each format, converting with saturation as CUDA's constructors do. */
-#define SIMT_FP8_TYPES(suffix, format, to_float)                                                   \
-    struct __nv_fp8_##suffix {                                                                     \
-        __nv_fp8_storage_t __x;                                                                    \
-        __nv_fp8_##suffix() = default;                                                             \
-        __attribute__((nodebug)) explicit __nv_fp8_##suffix(float x)                               \
-            : __x(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, format))                                \
-        {                                                                                          \
-        }                                                                                          \
-        __attribute__((nodebug)) explicit __nv_fp8_##suffix(double x)                              \
-            : __x(__nv_cvt_double_to_fp8(x, __NV_SATFINITE, format))                               \
-        {                                                                                          \
-        }                                                                                          \
-        __attribute__((nodebug)) explicit __nv_fp8_##suffix(__half x) : __nv_fp8_##suffix((float)x)\
-        {                                                                                          \
-        }                                                                                          \
-        __attribute__((nodebug)) explicit __nv_fp8_##suffix(__nv_bfloat16 x)                       \
-            : __nv_fp8_##suffix((float)x)                                                          \
-        {                                                                                          \
-        }                                                                                          \
-        __attribute__((nodebug)) explicit operator float() const { return to_float(__x); }         \
-        __attribute__((nodebug)) explicit operator double() const { return to_float(__x); }        \
-        __attribute__((nodebug)) explicit operator __half() const                                  \
-        {                                                                                          \
-            return __half(__nv_cvt_fp8_to_halfraw(__x, format));                                   \
-        }                                                                                          \
-        __attribute__((nodebug)) explicit operator __nv_bfloat16() const                           \
-        {                                                                                          \
-            return __nv_bfloat16(to_float(__x));                                                   \
-        }                                                                                          \
-        __attribute__((nodebug)) explicit operator bool() const { return (__x & 0x7f) != 0; }      \
-    };                                                                                             \
-    struct __attribute__((aligned(2))) __nv_fp8x2_##suffix {                                       \
-        __nv_fp8x2_storage_t __x;                                                                  \
-        __nv_fp8x2_##suffix() = default;                                                           \
-        __attribute__((nodebug)) explicit __nv_fp8x2_##suffix(float2 v)                            \
-            : __x(__nv_cvt_float2_to_fp8x2(v, __NV_SATFINITE, format))                             \
-        {                                                                                          \
-        }                                                                                          \
-        __attribute__((nodebug)) explicit operator float2() const                                  \
-        {                                                                                          \
-            return {to_float((__nv_fp8_storage_t)__x), to_float((__nv_fp8_storage_t)(__x >> 8))};  \
-        }                                                                                          \
-        __attribute__((nodebug)) explicit operator __half2() const                                 \
-        {                                                                                          \
-            return __half2(__nv_cvt_fp8x2_to_halfraw2(__x, format));                               \
-        }                                                                                          \
-    };                                                                                             \
-    struct __attribute__((aligned(4))) __nv_fp8x4_##suffix {                                       \
-        __nv_fp8x4_storage_t __x;                                                                  \
-        __nv_fp8x4_##suffix() = default;                                                           \
-        __attribute__((nodebug)) explicit __nv_fp8x4_##suffix(float4 v)                            \
-            : __x(__nv_cvt_float2_to_fp8x2({v.x, v.y}, __NV_SATFINITE, format) |                   \
-                  (unsigned)__nv_cvt_float2_to_fp8x2({v.z, v.w}, __NV_SATFINITE, format) << 16)    \
-        {                                                                                          \
-        }                                                                                          \
-        __attribute__((nodebug)) explicit operator float4() const                                  \
-        {                                                                                          \
-            return {to_float((__nv_fp8_storage_t)__x), to_float((__nv_fp8_storage_t)(__x >> 8)),   \
-                    to_float((__nv_fp8_storage_t)(__x >> 16)),                                     \
-                    to_float((__nv_fp8_storage_t)(__x >> 24))};                                    \
-        }                                                                                          \
+#define SIMT_FP8_TYPES(suffix, format, to_float)                                                  \
+    struct __nv_fp8_##suffix {                                                                    \
+        __nv_fp8_storage_t __x;                                                                   \
+        __nv_fp8_##suffix() = default;                                                            \
+        SIMT_MEMBER explicit __nv_fp8_##suffix(float x)                                           \
+            : __x(__nv_cvt_float_to_fp8(x, __NV_SATFINITE, format))                               \
+        {                                                                                         \
+        }                                                                                         \
+        SIMT_MEMBER explicit __nv_fp8_##suffix(double x)                                          \
+            : __x(__nv_cvt_double_to_fp8(x, __NV_SATFINITE, format))                              \
+        {                                                                                         \
+        }                                                                                         \
+        SIMT_MEMBER explicit __nv_fp8_##suffix(__half x) : __nv_fp8_##suffix((float)x)            \
+        {                                                                                         \
+        }                                                                                         \
+        SIMT_MEMBER explicit __nv_fp8_##suffix(__nv_bfloat16 x) : __nv_fp8_##suffix((float)x)     \
+        {                                                                                         \
+        }                                                                                         \
+        SIMT_MEMBER explicit operator float() const                                               \
+        {                                                                                         \
+            return to_float(__x);                                                                 \
+        }                                                                                         \
+        SIMT_MEMBER explicit operator double() const                                              \
+        {                                                                                         \
+            return to_float(__x);                                                                 \
+        }                                                                                         \
+        SIMT_MEMBER explicit operator __half() const                                              \
+        {                                                                                         \
+            return __half(__nv_cvt_fp8_to_halfraw(__x, format));                                  \
+        }                                                                                         \
+        SIMT_MEMBER explicit operator __nv_bfloat16() const                                       \
+        {                                                                                         \
+            return __nv_bfloat16(to_float(__x));                                                  \
+        }                                                                                         \
+        SIMT_MEMBER explicit operator bool() const                                                \
+        {                                                                                         \
+            return (__x & 0x7f) != 0;                                                             \
+        }                                                                                         \
+    };                                                                                            \
+    struct __attribute__((aligned(2))) __nv_fp8x2_##suffix {                                      \
+        __nv_fp8x2_storage_t __x;                                                                 \
+        __nv_fp8x2_##suffix() = default;                                                          \
+        SIMT_MEMBER explicit __nv_fp8x2_##suffix(float2 v)                                        \
+            : __x(__nv_cvt_float2_to_fp8x2(v, __NV_SATFINITE, format))                            \
+        {                                                                                         \
+        }                                                                                         \
+        SIMT_MEMBER explicit operator float2() const                                              \
+        {                                                                                         \
+            return {to_float((__nv_fp8_storage_t)__x), to_float((__nv_fp8_storage_t)(__x >> 8))}; \
+        }                                                                                         \
+        SIMT_MEMBER explicit operator __half2() const                                             \
+        {                                                                                         \
+            return __half2(__nv_cvt_fp8x2_to_halfraw2(__x, format));                              \
+        }                                                                                         \
+    };                                                                                            \
+    struct __attribute__((aligned(4))) __nv_fp8x4_##suffix {                                      \
+        __nv_fp8x4_storage_t __x;                                                                 \
+        __nv_fp8x4_##suffix() = default;                                                          \
+        SIMT_MEMBER explicit __nv_fp8x4_##suffix(float4 v)                                        \
+            : __x(__nv_cvt_float2_to_fp8x2({v.x, v.y}, __NV_SATFINITE, format) |                  \
+                  (unsigned)__nv_cvt_float2_to_fp8x2({v.z, v.w}, __NV_SATFINITE, format) << 16)   \
+        {                                                                                         \
+        }                                                                                         \
+        SIMT_MEMBER explicit operator float4() const                                              \
+        {                                                                                         \
+            return {to_float((__nv_fp8_storage_t)__x), to_float((__nv_fp8_storage_t)(__x >> 8)),  \
+                    to_float((__nv_fp8_storage_t)(__x >> 16)),                                    \
+                    to_float((__nv_fp8_storage_t)(__x >> 24))};                                   \
+        }                                                                                         \
     };
 SIMT_FP8_TYPES(e4m3, __NV_E4M3, simt_e4m3_to_float)
 SIMT_FP8_TYPES(e5m2, __NV_E5M2, simt_e5m2_to_float)

@@ -1,6 +1,6 @@
 /* CUDA's language on the CPU: what a .cu file expects to find without including anything.
- * Included first into every module by mk/simt-module.sh. __CUDA_ARCH__ stays undefined; kernels that
- * need to know test ATTEST_SIMT. */
+ * Included first into every module by mk/simt-module.sh. __CUDA_ARCH__ stays undefined; kernels
+ * that need to know test ATTEST_SIMT. */
 #ifndef ATTEST_SIMT_CUDA_RUNTIME_H
 #define ATTEST_SIMT_CUDA_RUNTIME_H
 
@@ -24,8 +24,7 @@
 #include "simt_abi.h"
 
 #undef assert
-#define assert(expression)                                                                         \
-    ((expression) ? (void)0 : simt_assert(#expression, __FILE__, __LINE__))
+#define assert(expression) ((expression) ? (void)0 : simt_assert(#expression, __FILE__, __LINE__))
 
 #define __host__
 #define __device__
@@ -45,6 +44,7 @@
 /* Shim functions leave no trace in the debug information: a finding inside one is reported at the
  * line that called it. */
 #define SIMT_FN static inline __attribute__((always_inline, nodebug))
+#define SIMT_MEMBER __attribute__((nodebug))
 
 #include "simt_vector.h"
 

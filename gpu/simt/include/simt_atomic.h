@@ -1,5 +1,5 @@
-/* Atomics. All threads of a launch run on one processor thread and are switched only at barriers and
- * collectives, so a plain read, change and write is atomic. In trace builds the runtime is told
+/* Atomics. All threads of a launch run on one processor thread and are switched only at barriers
+ * and collectives, so a plain read, change and write is atomic. In trace builds the runtime is told
  * first, and the access itself goes unchecked, so that atomics do not race with atomics.
  *
  * One difference from the device stays: atomicAdd on a float in global memory flushes subnormals
@@ -33,25 +33,26 @@ template <class T, class F> SIMT_FN T simt_atomic(T *address, F change)
     return old;
 }
 
-#define SIMT_ATOMIC_OP(name, type, expression)                                                     \
-    SIMT_FN type name(type *address, type value)                                                   \
-    {                                                                                              \
-        return simt_atomic(address, [=](type old) __attribute__((always_inline, nodebug)) -> type { \
-            return expression;                                                                     \
-        });                                                                                        \
-    }                                                                                              \
-    SIMT_FN type name##_block(type *address, type value)                                           \
-    {                                                                                              \
-        return name(address, value);                                                               \
-    }                                                                                              \
-    SIMT_FN type name##_system(type *address, type value)                                          \
-    {                                                                                              \
-        return name(address, value);                                                               \
+#define SIMT_ATOMIC_OP(name, type, expression)                                     \
+    SIMT_FN type name(type *address, type value)                                   \
+    {                                                                              \
+        return simt_atomic(                                                        \
+            address, [=](type old) __attribute__((always_inline, nodebug))->type { \
+                return expression;                                                 \
+            });                                                                    \
+    }                                                                              \
+    SIMT_FN type name##_block(type *address, type value)                           \
+    {                                                                              \
+        return name(address, value);                                               \
+    }                                                                              \
+    SIMT_FN type name##_system(type *address, type value)                          \
+    {                                                                              \
+        return name(address, value);                                               \
     }
-#define SIMT_ATOMIC_INTEGERS(name, expression)                                                     \
-    SIMT_ATOMIC_OP(name, int, expression)                                                          \
-    SIMT_ATOMIC_OP(name, unsigned, expression)                                                     \
-    SIMT_ATOMIC_OP(name, unsigned long long, expression)                                           \
+#define SIMT_ATOMIC_INTEGERS(name, expression)           \
+    SIMT_ATOMIC_OP(name, int, expression)                \
+    SIMT_ATOMIC_OP(name, unsigned, expression)           \
+    SIMT_ATOMIC_OP(name, unsigned long long, expression) \
     SIMT_ATOMIC_OP(name, unsigned long, expression)
 
 /* Signed sums wrap. */
@@ -69,7 +70,7 @@ SIMT_ATOMIC_INTEGERS(atomicMin, old < value ? old : value)
 SIMT_ATOMIC_OP(atomicMin, long long, old < value ? old : value)
 SIMT_ATOMIC_INTEGERS(atomicMax, old > value ? old : value)
 SIMT_ATOMIC_OP(atomicMax, long long, old > value ? old : value)
-SIMT_ATOMIC_INTEGERS(atomicAnd, old & value)
+SIMT_ATOMIC_INTEGERS(atomicAnd, old &value)
 SIMT_ATOMIC_INTEGERS(atomicOr, old | value)
 SIMT_ATOMIC_INTEGERS(atomicXor, old ^ value)
 SIMT_ATOMIC_OP(atomicInc, unsigned, old >= value ? 0u : old + 1u)
@@ -78,9 +79,10 @@ SIMT_ATOMIC_OP(atomicDec, unsigned, (old == 0u || old > value) ? value : old - 1
 template <class T> SIMT_FN T atomicCAS(T *address, T expected, T desired)
 {
     static_assert(std::is_integral<T>::value, "atomicCAS compares integers");
-    return simt_atomic(address, [=](T old) __attribute__((always_inline, nodebug)) -> T {
-        return old == expected ? desired : old;
-    });
+    return simt_atomic(
+        address, [=](T old) __attribute__((always_inline, nodebug))->T {
+            return old == expected ? desired : old;
+        });
 }
 template <class T> SIMT_FN T atomicCAS_block(T *address, T expected, T desired)
 {

@@ -89,7 +89,8 @@ SIMT_FN unsigned long long __umul64hi(unsigned long long x, unsigned long long y
 }
 SIMT_FN int __mul24(int x, int y)
 {
-    return (int)((unsigned)(((int)((unsigned)x << 8) >> 8)) * (unsigned)((int)((unsigned)y << 8) >> 8));
+    return (int)((unsigned)(((int)((unsigned)x << 8) >> 8)) *
+                 (unsigned)((int)((unsigned)y << 8) >> 8));
 }
 SIMT_FN unsigned __umul24(unsigned x, unsigned y)
 {
@@ -160,10 +161,10 @@ SIMT_FN double __hiloint2double(int high, int low)
 }
 
 /* Cache hints have no meaning here. */
-#define SIMT_CACHED_LOAD(name)                                                                     \
-    template <class T> SIMT_FN T name(const T *pointer)                                            \
-    {                                                                                              \
-        return *pointer;                                                                           \
+#define SIMT_CACHED_LOAD(name)                          \
+    template <class T> SIMT_FN T name(const T *pointer) \
+    {                                                   \
+        return *pointer;                                \
     }
 SIMT_CACHED_LOAD(__ldg)
 SIMT_CACHED_LOAD(__ldcg)
@@ -172,10 +173,10 @@ SIMT_CACHED_LOAD(__ldcs)
 SIMT_CACHED_LOAD(__ldlu)
 SIMT_CACHED_LOAD(__ldcv)
 #undef SIMT_CACHED_LOAD
-#define SIMT_CACHED_STORE(name)                                                                    \
-    template <class T> SIMT_FN void name(T *pointer, T value)                                      \
-    {                                                                                              \
-        *pointer = value;                                                                          \
+#define SIMT_CACHED_STORE(name)                               \
+    template <class T> SIMT_FN void name(T *pointer, T value) \
+    {                                                         \
+        *pointer = value;                                     \
     }
 SIMT_CACHED_STORE(__stwb)
 SIMT_CACHED_STORE(__stcg)

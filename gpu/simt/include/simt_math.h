@@ -1,10 +1,13 @@
 /* Floating-point intrinsics and the overloads CUDA adds to C's mathematics.
  *
- * The _rn intrinsics, sqrt, division and fma are correctly rounded, as on the device. Functions that
- * the device approximates (rsqrtf, __expf, expf, sinf, ...) are within the device's documented
+ * The _rn intrinsics, sqrt, division and fma are correctly rounded, as on the device. Functions
+ * that the device approximates (rsqrtf, __expf, expf, sinf, ...) are within the device's documented
  * error here, but not the same bits. */
 #ifndef ATTEST_SIMT_MATH_H
 #define ATTEST_SIMT_MATH_H
+
+/* One line a function: they are tables more than code. */
+/* clang-format off */
 
 /* Rounding control in MXCSR: exceptions masked, RC in bits 13-14. */
 enum simt_rounding { SIMT_RN = 0x1f80, SIMT_RD = 0x3f80, SIMT_RU = 0x5f80, SIMT_RZ = 0x7f80 };
@@ -235,5 +238,7 @@ SIMT_FN float __double2float_rz(double x)
     float nearest = (float)x;
     return fabs((double)nearest) > fabs(x) ? nextafterf(nearest, 0.0f) : nearest;
 }
+
+/* clang-format on */
 
 #endif

@@ -23,8 +23,8 @@ SIMT_FN unsigned simt_encode(double x, int significand_bits, int min_exponent)
     return (unsigned)(((exponent - min_exponent) << significand_bits) + (int)steps);
 }
 
-/* a * b + c for operands whose product is exact in double, rounded to odd: a later rounding to fewer
- * bits then acts as if it were the only one (the sticky bit survives in the last place). */
+/* a * b + c for operands whose product is exact in double, rounded to odd: a later rounding to
+ * fewer bits then acts as if it were the only one (the sticky bit survives in the last place). */
 SIMT_FN double simt_fma_to_odd(double a, double b, double c)
 {
     double product = a * b, sum = product + c;
@@ -35,8 +35,9 @@ SIMT_FN double simt_fma_to_odd(double a, double b, double c)
     return simt_bits<double>(bits + ((error > 0.0) == (sum > 0.0) ? 1 : -1));
 }
 
-/* Operators of a 16-bit type T. Sums, products, quotients and roots are computed in f32 and rounded:
- * 24 bits are more than twice 11 plus 2, so the second rounding changes nothing. */
+/* clang-format off */
+/* Operators of a 16-bit type T. Sums, products, quotients and roots are computed in f32 and
+ * rounded: 24 bits are more than twice 11 plus 2, so the second rounding changes nothing. */
 #define SIMT_SMALL_OPERATORS(T)                                                                    \
     SIMT_FN T operator+(T a, T b) { return T((float)a + (float)b); }                               \
     SIMT_FN T operator-(T a, T b) { return T((float)a - (float)b); }                               \
@@ -102,5 +103,7 @@ SIMT_FN double simt_fma_to_odd(double a, double b, double c)
     SIMT_FN T2 operator-(T2 a, T2 b) { return __hsub2(a, b); }                                     \
     SIMT_FN T2 operator*(T2 a, T2 b) { return __hmul2(a, b); }                                     \
     SIMT_FN T2 operator/(T2 a, T2 b) { return __h2div(a, b); }
+
+/* clang-format on */
 
 #endif

@@ -31,7 +31,8 @@ SIMT_FN unsigned __activemask(void)
  * source outside the segment means the lane's own value, as in PTX. */
 template <class T> SIMT_FN T simt_shuffle(unsigned mask, T value, unsigned source)
 {
-    static_assert(sizeof(T) <= 8 && std::is_trivially_copyable<T>::value, "a shuffle moves 8 bytes");
+    static_assert(sizeof(T) <= 8 && std::is_trivially_copyable<T>::value,
+                  "a shuffle moves 8 bytes");
     uint64_t bits = 0;
     __builtin_memcpy(&bits, &value, sizeof value);
     bits = simt_collective(SIMT_SHUFFLE, mask, bits, source);
@@ -56,8 +57,7 @@ SIMT_FN T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 3
                         delta >= (unsigned)width - inside ? simt_lane : simt_lane + delta);
 }
 /* A source in a later segment is out of range; one in an earlier segment is not. */
-template <class T>
-SIMT_FN T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32)
+template <class T> SIMT_FN T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32)
 {
     unsigned source = (simt_lane ^ (unsigned)lane_mask) & 31;
     unsigned last = simt_lane | ((unsigned)width - 1);

@@ -2,34 +2,38 @@
 #ifndef ATTEST_SIMT_VECTOR_H
 #define ATTEST_SIMT_VECTOR_H
 
-#define SIMT_VECTOR(name, type, align2, align4)                                                    \
-    struct name##1 {                                                                               \
-        type x;                                                                                    \
-    };                                                                                             \
-    struct __attribute__((aligned(align2))) name##2 {                                              \
-        type x, y;                                                                                 \
-    };                                                                                             \
-    struct name##3 {                                                                               \
-        type x, y, z;                                                                              \
-    };                                                                                             \
-    struct __attribute__((aligned(align4))) name##4 {                                              \
-        type x, y, z, w;                                                                           \
-    };                                                                                             \
-    SIMT_FN constexpr name##1 make_##name##1(type x)                                               \
-    {                                                                                              \
-        return {x};                                                                                \
-    }                                                                                              \
-    SIMT_FN constexpr name##2 make_##name##2(type x, type y)                                       \
-    {                                                                                              \
-        return {x, y};                                                                             \
-    }                                                                                              \
-    SIMT_FN constexpr name##3 make_##name##3(type x, type y, type z)                               \
-    {                                                                                              \
-        return {x, y, z};                                                                          \
-    }                                                                                              \
-    SIMT_FN constexpr name##4 make_##name##4(type x, type y, type z, type w)                       \
-    {                                                                                              \
-        return {x, y, z, w};                                                                       \
+#define SIMT_VECTOR(name, type, align2, align4)                              \
+    struct name##1                                                           \
+    {                                                                        \
+        type x;                                                              \
+    };                                                                       \
+    struct __attribute__((aligned(align2))) name##2                          \
+    {                                                                        \
+        type x, y;                                                           \
+    };                                                                       \
+    struct name##3                                                           \
+    {                                                                        \
+        type x, y, z;                                                        \
+    };                                                                       \
+    struct __attribute__((aligned(align4))) name##4                          \
+    {                                                                        \
+        type x, y, z, w;                                                     \
+    };                                                                       \
+    SIMT_FN constexpr name##1 make_##name##1(type x)                         \
+    {                                                                        \
+        return {x};                                                          \
+    }                                                                        \
+    SIMT_FN constexpr name##2 make_##name##2(type x, type y)                 \
+    {                                                                        \
+        return {x, y};                                                       \
+    }                                                                        \
+    SIMT_FN constexpr name##3 make_##name##3(type x, type y, type z)         \
+    {                                                                        \
+        return {x, y, z};                                                    \
+    }                                                                        \
+    SIMT_FN constexpr name##4 make_##name##4(type x, type y, type z, type w) \
+    {                                                                        \
+        return {x, y, z, w};                                                 \
     }
 
 SIMT_VECTOR(char, signed char, 2, 4)

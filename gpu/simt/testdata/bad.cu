@@ -1,5 +1,5 @@
-// Kernels that are wrong in one way each. The line at fault carries the kernel's name behind "BAD:";
-// the tests look it up there.
+// Kernels that are wrong in one way each. The line at fault carries the kernel's name behind
+// "BAD:"; the tests look it up there.
 #include <cuda_runtime.h>
 
 #define FULL 0xffffffffu
@@ -14,26 +14,22 @@ __global__ void fine(int *out)
 
 __global__ void read_at(const int *in, int *out, long long index)
 {
-    if (threadIdx.x == 17)
-        out[0] = in[index]; // BAD: read_at
+    if (threadIdx.x == 17) out[0] = in[index]; // BAD: read_at
 }
 
 __global__ void write_at(int *out, long long index)
 {
-    if (threadIdx.x == 9)
-        out[index] = 5; // BAD: write_at
+    if (threadIdx.x == 9) out[index] = 5; // BAD: write_at
 }
 
 __global__ void wrapped_index(int *out, int index)
 {
-    if (threadIdx.x == 3)
-        out[threadIdx.x + index] = 1; // BAD: wrapped_index
+    if (threadIdx.x == 3) out[threadIdx.x + index] = 1; // BAD: wrapped_index
 }
 
 __global__ void write_input(int *in)
 {
-    if (threadIdx.x == 4)
-        in[2] = 1; // BAD: write_input
+    if (threadIdx.x == 4) in[2] = 1; // BAD: write_input
 }
 
 __global__ void unwritten_shared(int *out)
@@ -51,8 +47,7 @@ __global__ void unwritten_dynamic(int *out)
 
     if (threadIdx.x > 0) dynamic[threadIdx.x] = threadIdx.x;
     __syncthreads();
-    if (threadIdx.x == 1)
-        out[0] = dynamic[0]; // BAD: unwritten_dynamic
+    if (threadIdx.x == 1) out[0] = dynamic[0]; // BAD: unwritten_dynamic
 }
 
 __global__ void unwritten_global(int *out, const int *scratch)
@@ -82,8 +77,7 @@ __global__ void part_of_a_word(int *out)
     unsigned short *halves = (unsigned short *)words;
 
     if (threadIdx.x < 32) words[threadIdx.x] = 0;
-    if (threadIdx.x == 40)
-        halves[7] = 1; // BAD: part_of_a_word
+    if (threadIdx.x == 40) halves[7] = 1; // BAD: part_of_a_word
 }
 
 __global__ void byte_of_a_byte(int *out)
@@ -91,8 +85,7 @@ __global__ void byte_of_a_byte(int *out)
     unsigned char *bytes = (unsigned char *)out;
 
     if (threadIdx.x < 4) bytes[threadIdx.x] = 1;
-    if (threadIdx.x == 34)
-        bytes[3] = 2; // BAD: byte_of_a_byte
+    if (threadIdx.x == 34) bytes[3] = 2; // BAD: byte_of_a_byte
 }
 
 __global__ void no_syncwarp(int *out)
@@ -117,8 +110,7 @@ __global__ void shuffle_is_no_fence(int *out)
 
 __global__ void blocks_write_the_same(int *out)
 {
-    if (threadIdx.x == 0)
-        out[0] = blockIdx.x; // BAD: blocks_write_the_same
+    if (threadIdx.x == 0) out[0] = blockIdx.x; // BAD: blocks_write_the_same
 }
 
 __global__ void block_reads_another(int *out)
@@ -131,8 +123,7 @@ __global__ void block_reads_another(int *out)
 __global__ void global_without_barrier(int *out)
 {
     out[threadIdx.x] = 1;
-    if (threadIdx.x == 33)
-        out[64] = out[2]; // BAD: global_without_barrier
+    if (threadIdx.x == 33) out[64] = out[2]; // BAD: global_without_barrier
 }
 
 __global__ void plain_beside_atomic(int *out)
@@ -211,8 +202,7 @@ __global__ void overruns_static(int *out, int index)
 
     if (threadIdx.x < 8) first[threadIdx.x] = second[threadIdx.x] = 0;
     __syncthreads();
-    if (threadIdx.x == 2)
-        first[index] = 1; // BAD: overruns_static
+    if (threadIdx.x == 2) first[index] = 1; // BAD: overruns_static
     __syncthreads();
     if (threadIdx.x < 8) out[threadIdx.x] = first[threadIdx.x] + second[threadIdx.x];
 }
@@ -221,8 +211,7 @@ __global__ void overruns_dynamic(int *out, int index)
 {
     extern __shared__ int dynamic[];
 
-    if (threadIdx.x == 2)
-        dynamic[index] = 1; // BAD: overruns_dynamic
+    if (threadIdx.x == 2) dynamic[index] = 1; // BAD: overruns_dynamic
 }
 
 __global__ void divides(int *out, int by)
@@ -232,8 +221,7 @@ __global__ void divides(int *out, int by)
 
 __global__ void traps(int *out)
 {
-    if (threadIdx.x == 1)
-        __trap(); // BAD: traps
+    if (threadIdx.x == 1) __trap(); // BAD: traps
 }
 
 __global__ void asserts(int *out)
@@ -263,8 +251,7 @@ __global__ void overflows_stack(int *out)
 
 __global__ void copies_too_much(const uint4 *in, uint4 *out, int n)
 {
-    if (threadIdx.x == 0)
-        out[n] = in[0]; // BAD: copies_too_much
+    if (threadIdx.x == 0) out[n] = in[0]; // BAD: copies_too_much
 }
 
 } // extern "C"

@@ -217,7 +217,8 @@ extern "C"
         __syncthreads();
         if (threadIdx.x % 4 == 0) ((unsigned *)bytes)[threadIdx.x / 4] = word + 0x01010101u;
         __syncthreads();
-        if (threadIdx.x % 2 == 0) bytes[threadIdx.x] += ((const uint16_t *)bytes)[threadIdx.x / 2] >> 8;
+        if (threadIdx.x % 2 == 0)
+            bytes[threadIdx.x] += ((const uint16_t *)bytes)[threadIdx.x / 2] >> 8;
         __syncthreads();
         words[blockIdx.x * 64 + threadIdx.x] = bytes[threadIdx.x];
     }

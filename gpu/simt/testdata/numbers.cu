@@ -40,7 +40,8 @@ __global__ void decode(unsigned *out, int format)
         v.__x = (__nv_fp8_storage_t)code;
         x = (float)v;
         // The way over half gives the same.
-        if (x == x && x != __half2float(__half(__nv_cvt_fp8_to_halfraw(v.__x, __NV_E4M3)))) x = -777;
+        if (x == x && x != __half2float(__half(__nv_cvt_fp8_to_halfraw(v.__x, __NV_E4M3))))
+            x = -777;
     } else {
         __nv_fp8_e5m2 v;
 
