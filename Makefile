@@ -15,11 +15,12 @@ JOBS     ?= $(shell nproc)
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+OPT_fuzz    := $(OPT_asan) -fsanitize=fuzzer-no-link
 OPT      := $(OPT_$(CONFIG))
 ifeq ($(OPT),)
-$(error CONFIG=$(CONFIG) is unknown; it is one of release, debug, asan)
+$(error CONFIG=$(CONFIG) is unknown; it is one of release, debug, asan, fuzz)
 endif
-SIMT_FLAGS := $(if $(filter asan,$(CONFIG)),--asan)
+SIMT_FLAGS := $(if $(filter asan fuzz,$(CONFIG)),--asan) $(if $(filter fuzz,$(CONFIG)),--fuzz)
 
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
 # The same value on every machine: no contraction, no fast-math; FMA only where fma() is written.
@@ -35,6 +36,8 @@ HARNESS_SRC := $(filter-out harness/test_%.c harness/main.c,$(wildcard harness/*
 TEST_SRC    := $(wildcard ref/test_*.c gpu/test_*.c gpu/*/test_*.c harness/test_*.c)
 MODULES     := $(patsubst kernels/%.cu,%,$(wildcard kernels/*.cu))
 BROKEN      := $(patsubst kernels/broken/%.edit,%,$(wildcard kernels/broken/*.edit))
+FUZZ_TARGETS := $(patsubst fuzz/fuzz_%.c,%,$(wildcard fuzz/fuzz_*.c))
+FUZZ_SRC    := $(filter-out fuzz/fuzz_%.c,$(wildcard fuzz/*.c))
 KERNEL_SRC  := $(wildcard kernels/*.cu kernels/*.cuh)
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
@@ -45,14 +48,14 @@ BROKEN_SO := $(foreach m,$(BROKEN),$(B)/broken/$(m).so $(B)/broken/$(m).trace.so
 NVCC     := $(shell command -v nvcc 2>/dev/null)
 CUDA_BIN := $(if $(NVCC),$(foreach m,$(MODULES),$(B)/cuda/$(m).fatbin))
 
-.PHONY: all help verify check deps build simt cuda broken broken-cuda config clean arrows test
+.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets config clean arrows test
 
 all: build ## build the program and the kernel modules
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 	@echo
-	@echo "  CONFIG=release|debug|asan   V=1 shows the commands   JOBS=N"
+	@echo "  CONFIG=release|debug|asan|fuzz   V=1 shows the commands   JOBS=N"
 
 verify: deps ## verify every operation on the CPU backend; live table; reports/verify.md
 	+$(Q)$(MAKE) -j$(JOBS) build
@@ -137,7 +140,30 @@ $(B)/broken-cuda/%.fatbin: $(B)/broken/%.src mk/cuda-module.sh
 	$(Q)mk/cuda-module.sh --one-arch $</*.cu $@
 broken-cuda: $(foreach m,$(BROKEN),$(B)/broken-cuda/$(m).fatbin) ## build the broken kernels for the GPU
 
+# Fuzz targets: everything with sanitizers, and coverage of all but what only spreads values and
+# schedules.
+LIB_FUZZING_ENGINE ?= -fsanitize=fuzzer
+FUZZ_BIN := $(FUZZ_TARGETS:%=$(B)/fuzz_%)
+ifeq ($(CONFIG),fuzz)
+$(call obj,$(wildcard gpu/simt/*.c) harness/random.c harness/values.c harness/mutate.c \
+    harness/geometry.c harness/work.c $(FUZZ_SRC)): EXTRA_CFLAGS += -fno-sanitize=fuzzer-no-link
+endif
+$(B)/fuzz_%: $(B)/obj/fuzz/fuzz_%.o $(LIB_OBJ) $(call obj,$(FUZZ_SRC))
+	$(call say,LINK ,$@)
+	$(Q)$(CXX) $(LDFLAGS) $^ -o $@ $(LIB_FUZZING_ENGINE) $(LDLIBS)
+.PRECIOUS: $(B)/obj/fuzz/%.o
+fuzz-targets: $(FUZZ_BIN) $(foreach m,$(filter-out selftest_%,$(MODULES)),$(B)/simt/$(m).so)
+
+fuzz: ## fuzz with coverage: make fuzz TARGET=dsa TIME=60 (OP=dsa_kpool)
+	+$(Q)$(MAKE) -j$(JOBS) CONFIG=fuzz fuzz-targets
+	$(Q)mk/fuzz.sh build/fuzz '$(TARGET)' '$(or $(TIME),60)' '$(OP)'
+
+fuzz-smoke: ## run every fuzz target for a few seconds
+	+$(Q)$(MAKE) -j$(JOBS) CONFIG=fuzz fuzz-targets
+	$(Q)mk/fuzz-smoke.sh build/fuzz
+
 clean: ## remove everything built
 	rm -rf build
 
--include $(LIB_OBJ:.o=.d) $(B)/obj/harness/main.d $(TEST_OBJ:.o=.d) $(wildcard $(B)/simt/*.d $(B)/cuda/*.d)
+-include $(LIB_OBJ:.o=.d) $(B)/obj/harness/main.d $(TEST_OBJ:.o=.d) \
+    $(patsubst %.o,%.d,$(call obj,$(wildcard fuzz/*.c))) $(wildcard $(B)/simt/*.d $(B)/cuda/*.d)
