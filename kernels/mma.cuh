@@ -70,7 +70,7 @@ static __device__ __forceinline__ void mma_copy16(void *shared_to, const void *g
 #if defined(ATTEST_SIMT)
     *(uint4 *)shared_to = wanted ? *(const uint4 *)global_from : make_uint4(0, 0, 0, 0);
 #else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                      (uint32_t)__cvta_generic_to_shared(shared_to)),
                  "l"(__cvta_generic_to_global(global_from)), "r"(wanted ? 16u : 0u)
                  : "memory");
