@@ -215,6 +215,46 @@ static void two_keys(struct dsa_test *test)
     free_case(&c);
 }
 
+/* Scores that rise along the row from 1/8 to 14, so that every warp rescales again and again, or
+ * fall; two heads that see them in opposite order. Values are positive, so the f32 error is below
+ * 200 * 2^-24 of the output (dot and exp of arguments up to 14, 96 terms, 3 rescales), far below
+ * the half step of bf16, 2^-9. */
+static void rising_scores(struct dsa_test *test)
+{
+    enum { N = 96, HEADS = 2 };
+    struct decode_case c = new_case(1, HEADS, N, N / PAGE);
+    double sum[HEADS] = {0}, out[HEADS][LATENT] = {{0}};
+
+    spread(&c, 0, N, 1);
+    c.lens[0] = N;
+    c.v = filled((size_t)c.pages * PITCH, NAN_CODE);
+    for (uint32_t h = 0; h < HEADS; h++) c.q[h * LATENT + 100 + h] = dsa_test_bf16(1);
+    for (uint32_t i = 0; i < N; i++) {
+        uint8_t *key = memset(token(&c, c.k, 0, (uint32_t)c.sel[i]), 0, LATENT);
+        uint8_t *value = token(&c, c.v, 0, (uint32_t)c.sel[i]);
+
+        for (uint32_t h = 0; h < HEADS; h++) {
+            uint8_t code = (uint8_t)(0x20 + (h ? N - 1 - i : i) * 56 / N);
+            double weight = exp((double)dsa_test_e4m3(code) - 14);
+
+            key[100 + h] = code;
+            sum[h] += weight;
+            for (uint32_t d = 0; d < LATENT; d++) {
+                value[d] = (uint8_t)(0x30 + (i * 7 + d) % 24);
+                out[h][d] += weight * dsa_test_e4m3(value[d]);
+            }
+        }
+    }
+    run(test, &c);
+    for (uint32_t i = 0; i < HEADS * LATENT; i++) {
+        double want = out[i / LATENT][i % LATENT] / sum[i / LATENT];
+
+        cr_assert(fabs(dsa_test_f32(c.out[i]) - want) <= (0x1p-8 + 200 * 0x1p-24) * want,
+                  "element %u: %g not %g", i, (double)dsa_test_f32(c.out[i]), want);
+    }
+    free_case(&c);
+}
+
 static void empty_rows(struct dsa_test *test)
 {
     struct decode_case c = new_case(3, 2, 4, 2);
@@ -398,6 +438,11 @@ Test(dsa_decode, equal_weights)
 Test(dsa_decode, two_keys)
 {
     dsa_test_every_way(module, two_keys);
+}
+
+Test(dsa_decode, rising_scores)
+{
+    dsa_test_every_way(module, rising_scores);
 }
 
 Test(dsa_decode, empty_rows)
