@@ -73,8 +73,24 @@ function note_kernel(defined,    start, name) {
     if (has_c_linkage()) c_name[name] = 1
     if (defined && !(name in is_defined)) {
         is_defined[name] = 1
-        entry[n_entries++] = name
+        entry[n_entries] = name
+        qualified[n_entries++] = enclosing() name
     }
+}
+
+# The named namespaces around the statement, as "a::b::".
+function enclosing(    i, text) {
+    text = ""
+    for (i = 0; i < depth; i++) text = text scope_name[i]
+    return text
+}
+
+# The words behind `namespace`, as "a::b::"; nothing for an unnamed one.
+function namespace_name(    i, text) {
+    text = ""
+    for (i = find("namespace") + 1; i < count; i++)
+        if (is_word(tokens[i]) || tokens[i] == ":") text = text tokens[i]
+    return text == "" ? "" : text "::"
 }
 
 # extern __shared__ T x[];  ->  a type of that declaration and a reference to the dynamic memory.
@@ -124,9 +140,13 @@ function end_statement() {
 
 function open_brace(    kind) {
     kind = "block"
+    scope_name[depth] = ""
     if (find("__simt_global__") < 0 && find("extern") >= 0 && has_c_linkage() && find("(") < 0 && \
         find("=") < 0) kind = "c"
-    else if (find("namespace") >= 0) kind = "namespace"
+    else if (find("namespace") >= 0) {
+        kind = "namespace"
+        scope_name[depth] = namespace_name()
+    }
     note_kernel(1)
     rewrite_shared()
     flush()
@@ -196,7 +216,7 @@ END {
     listed = 0
     for (i = 0; i < n_entries; i++) {
         if (!(entry[i] in c_name)) continue
-        printf "    simt_thunk<&%s>::entry(\"%s\"),\n", entry[i], entry[i]
+        printf "    simt_thunk<&%s>::entry(\"%s\"),\n", qualified[i], entry[i]
         listed++
     }
     printf "    {nullptr, nullptr, 0, nullptr}};\n"
