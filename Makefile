@@ -148,10 +148,11 @@ ifeq ($(CONFIG),fuzz)
 $(call obj,$(wildcard gpu/simt/*.c) harness/random.c harness/values.c harness/mutate.c \
     harness/geometry.c harness/work.c $(FUZZ_SRC)): EXTRA_CFLAGS += -fno-sanitize=fuzzer-no-link
 endif
-$(B)/fuzz_%: $(B)/obj/fuzz/fuzz_%.o $(LIB_OBJ) $(call obj,$(FUZZ_SRC))
+FUZZ_OBJ := $(call obj,$(FUZZ_SRC)) \
+    $(filter-out $(B)/obj/harness/command_%.o $(B)/obj/harness/report%.o,$(LIB_OBJ))
+$(FUZZ_BIN): $(B)/fuzz_%: $(B)/obj/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(call say,LINK ,$@)
 	$(Q)$(CXX) $(LDFLAGS) $^ -o $@ $(LIB_FUZZING_ENGINE) $(LDLIBS)
-.PRECIOUS: $(B)/obj/fuzz/%.o
 fuzz-targets: $(FUZZ_BIN) $(foreach m,$(filter-out selftest_%,$(MODULES)),$(B)/simt/$(m).so)
 
 fuzz: ## fuzz with coverage: make fuzz TARGET=dsa TIME=60 (OP=dsa_kpool)
