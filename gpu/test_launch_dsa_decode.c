@@ -218,7 +218,7 @@ static void two_keys(struct dsa_test *test)
 /* Scores that rise along the row from 1/8 to 14, so that every warp rescales again and again, or
  * fall; two heads that see them in opposite order. Values are positive, so the f32 error is below
  * 200 * 2^-24 of the output (dot and exp of arguments up to 14, 96 terms, 3 rescales), far below
- * the half step of bf16, 2^-9. */
+ * the rounding to bf16, 2^-8. */
 static void rising_scores(struct dsa_test *test)
 {
     enum { N = 96, HEADS = 2 };
