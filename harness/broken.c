@@ -54,7 +54,7 @@ static bool header_line(struct broken *b, const char *key, const char *value, ch
                   {"bug", b->bug, sizeof b->bug},    {"like", b->like, sizeof b->like},
                   {"case", b->smallest, sizeof b->smallest},
                   {"check", b->check, sizeof b->check}, {"why", b->why, sizeof b->why},
-                  {"file", file, 64}};
+                  {"only", b->only, sizeof b->only}, {"file", file, 64}};
     if (!strcmp(key, "blind") && !strcmp(value, "cuda")) return b->gpu_blind = true;
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (strcmp(fields[i].key, key)) continue;
@@ -163,6 +163,15 @@ static bool copy_edited(const struct broken *b, const char *dir, const char *nam
     return fine;
 }
 
+/* Replaces the module by one that includes nothing but the part with the entry point. */
+static bool write_part(const struct broken *b, const char *target, char *error, size_t error_size)
+{
+    char path[4096], text[160];
+    snprintf(path, sizeof path, "%s/%s.cu", target, b->module);
+    snprintf(text, sizeof text, "#include \"%s\"\n", b->only);
+    return write_file(path, text, error, error_size);
+}
+
 bool broken_write(const struct broken *b, const char *kernels_dir, const char *target, char *error,
                   size_t error_size)
 {
@@ -181,5 +190,5 @@ bool broken_write(const struct broken *b, const char *kernels_dir, const char *t
         if (header || source) fine = copy_edited(b, kernels_dir, e->d_name, target, error, error_size);
     }
     closedir(d);
-    return fine;
+    return fine && (!b->only[0] || write_part(b, target, error, error_size));
 }

@@ -16,7 +16,8 @@
  *
  * `file:` and the replacement may repeat. `like` names an entry of docs/bugs.md. Optional lines:
  * `case:` the smallest case known to show the bug, which is tried first; `check:` what catches it
- * there; `blind: cuda` only the CPU backend can see it (`why:` says why). */
+ * there; `only: FILE.cuh` the part of a module that holds the entry point, so that the rest need not
+ * be compiled; `blind: cuda` only the CPU backend can see it (`why:` says why). */
 #ifndef ATTEST_BROKEN_H
 #define ATTEST_BROKEN_H
 
@@ -28,7 +29,7 @@ enum { BROKEN_REPLACEMENTS_MAX = 8 };
 
 struct broken {
     char name[64], op[64], kind[16], like[32], bug[256], module[64];
-    char smallest[640], check[64], why[256];
+    char smallest[640], check[64], why[256], only[64];
     bool gpu_blind;
     struct {
         char file[64];

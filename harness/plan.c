@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t fixed_cases(const struct op *op)
+uint64_t plan_fixed_cases(const struct op *op)
 {
     uint64_t n = 0;
     while (op->always && op->always[n]) n++;
@@ -18,7 +18,7 @@ static uint64_t sweeps(const struct plan *plan, const struct op *op)
 
 static uint64_t op_jobs(const struct plan *plan, const struct op *op)
 {
-    return fixed_cases(op) + plan->cases + sweeps(plan, op);
+    return plan_fixed_cases(op) + plan->cases + sweeps(plan, op);
 }
 
 static uint64_t all_jobs(const struct plan *plan)
@@ -43,7 +43,7 @@ struct job plan_job(const struct plan *plan, uint64_t index)
     uint32_t i = 0;
     while (index >= op_jobs(plan, plan->ops[i])) index -= op_jobs(plan, plan->ops[i++]);
     const struct op *op = plan->ops[i];
-    uint64_t cases = fixed_cases(op) + plan->cases;
+    uint64_t cases = plan_fixed_cases(op) + plan->cases;
     if (index < cases) return (struct job){JOB_CASE, op, i, index};
     return (struct job){JOB_SWEEP, op, i, index - cases};
 }
@@ -63,7 +63,7 @@ bool plan_case(const struct plan *plan, const struct job *job, struct case_line 
         return true;
     }
     if (!job->op) return case_parse(plan->texts[job->index], c, error, error_size);
-    uint64_t fixed = fixed_cases(job->op);
+    uint64_t fixed = plan_fixed_cases(job->op);
     if (job->index < fixed) return case_parse(job->op->always[job->index], c, error, error_size);
     uint64_t index = job->index - fixed;
     struct rng r = {plan->seed + index * 0x9e3779b97f4a7c15u, op_stream(job->op), 0};

@@ -34,6 +34,8 @@ struct job {
     uint64_t index; /* within the operation */
 };
 
+/* How many of an operation's first cases are its fixed ones. */
+uint64_t plan_fixed_cases(const struct op *op);
 uint64_t plan_jobs(const struct plan *plan);
 struct job plan_job(const struct plan *plan, uint64_t index);
 /* Makes the job's case. False with a message for an explicit text that does not parse. */

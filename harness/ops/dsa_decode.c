@@ -64,6 +64,7 @@ static const struct preset presets[] = {
 static const char *const always[] = {
     "glm5next_dsa_mla_decode_fp8:model=glm53,kscale=0.37,vscale=0.29,kv=distinct,regime=peaked,seed=0x53",
     "glm5next_dsa_mla_decode_fp8:seqs=3,heads=2,len=[37,0,64],pitch=+4096,pages=high,seed=0x1f",
+    "glm5next_dsa_mla_decode_fp8:seqs=3,heads=46,len=[300,5,0],topk=252,kv=two,kscale=0.37,seed=0x85",
     NULL};
 
 /* Which sequence's data the s-th of the batch has: the batch can be reordered or cut. */
@@ -503,6 +504,18 @@ static uint32_t draw_length(struct rng *r, uint32_t block, uint32_t kpool, uint3
     return (uint32_t)rng_edge(r, 0, longest, rng_pick(r, around, 6));
 }
 
+/* A grid with more blocks than an H200 has multiprocessors: kernels that choose another path by batch
+ * or grid size take it there, and the row-alone relation crosses back (bugs B4, B6). */
+static void make_wide(struct case_line *c, struct rng *r)
+{
+    uint32_t n, seqs = case_u32(c, "seqs");
+    const int64_t *old = case_list(c, "len", &n);
+    int64_t lengths[CASE_LIST_MAX];
+    for (uint32_t i = 0; i < n; i++) lengths[i] = old[i] > 70 ? old[i] % 70 : old[i];
+    case_set_list(c, "len", lengths, n);
+    case_set_int(c, "heads", (133 + seqs - 1) / seqs + rng_range(r, 0, 3));
+}
+
 /* exact_int needs a power of two of ids in every row. */
 static void make_countable(struct case_line *c, struct rng *r)
 {
@@ -546,6 +559,7 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_int(c, "kv", (int64_t)(rng_u32(r) % 3));
     case_set_int(c, "fill", rng_one_in(r, 3) ? rng_range(r, 1, 2) : 0);
     if (rng_one_in(r, 4)) case_set_int(c, "count", rng_range(r, 1, 20));
+    if (rng_one_in(r, 12)) make_wide(c, r);
     if (case_enum_is(c, "regime", "exact_int")) make_countable(c, r);
 }
 
