@@ -82,10 +82,6 @@ struct gpu_dsa_topk_pools {
     const int32_t *host_geom;
     uint32_t Q, P, NP2, select_k;
 };
-/* Dynamic shared bytes of a launch: 16*NP2 while a block can hold that (NP2 <= 8192), so that a
- * kernel that sorts the whole row fits; past that 32 KiB, what the project's kernel needs for
- * select_k <= 4096. It sorts a longer selection in the output row. */
-uint32_t gpu_dsa_topk_pools_shared_bytes(uint32_t np2);
 enum gpu_status gpu_dsa_topk_pools_check(const struct gpu_dsa_topk_pools *args,
                                          struct gpu_report *report);
 enum gpu_status gpu_dsa_topk_pools(const struct gpu_target *target,

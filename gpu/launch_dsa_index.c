@@ -39,8 +39,12 @@ enum gpu_status gpu_dsa_kpool_compress_check(const struct gpu_dsa_kpool_compress
                           "block_size %" PRIu32 " is not a multiple of index_kpool %" PRIu32
                           ": a pool would straddle a page boundary",
                           args->block_size, args->KP);
-    if (gpu_dsa_check_count("S", now.keys, report) != GPU_OK ||
-        gpu_dsa_check_first_key(args->first_key, now.keys, report) != GPU_OK ||
+    if (gpu_dsa_check_first_key(args->first_key, report) != GPU_OK ||
+        gpu_dsa_check_end("S", args->S, report) != GPU_OK ||
+        gpu_dsa_check_end("S", now.keys, report) != GPU_OK ||
+        gpu_dsa_check_end("the last pool",
+                          (uint32_t)args->first_key + (uint64_t)args->pools * args->KP,
+                          report) != GPU_OK ||
         gpu_dsa_check_grid(args->pools, 1, report) != GPU_OK ||
         gpu_dsa_check_geom_grid(&now, args->pools, report) != GPU_OK)
         return GPU_REFUSED;
@@ -119,7 +123,6 @@ static uint32_t score_shared_bytes(uint32_t heads)
 
 static enum gpu_status check_heads(uint32_t heads, struct gpu_report *report)
 {
-    if (heads == 0) return gpu_refuse(report, "degenerate", "the number of heads H is 0");
     if (heads > GPU_DSA_MAX_SHARED_BYTES / 4)
         return gpu_refuse(report, "shared_limit",
                           "%" PRIu32 " heads need %" PRIu64
@@ -139,7 +142,8 @@ enum gpu_status gpu_dsa_index_scores_check(const struct gpu_dsa_index_scores *ar
         gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
         gpu_dsa_check_grid(args->P, args->Q, report) != GPU_OK ||
         gpu_dsa_check_geom_grid(&now, args->P, report) != GPU_OK ||
-        gpu_dsa_check_count("S", now.keys, report) != GPU_OK ||
+        gpu_dsa_check_end("S", args->S, report) != GPU_OK ||
+        gpu_dsa_check_end("S", now.keys, report) != GPU_OK ||
         check_scores_buffers(args, report) != GPU_OK)
         return GPU_REFUSED;
     return check_pool_indices(args, report);
@@ -169,11 +173,6 @@ enum gpu_status gpu_dsa_index_scores(const struct gpu_target *target,
                    report);
 }
 
-uint32_t gpu_dsa_topk_pools_shared_bytes(uint32_t np2)
-{
-    return np2 <= 8192 ? 16 * np2 : 32768;
-}
-
 static struct gpu_dsa_geometry topk_geometry(const struct gpu_dsa_topk_pools *args)
 {
     return gpu_dsa_effective(
@@ -181,8 +180,6 @@ static struct gpu_dsa_geometry topk_geometry(const struct gpu_dsa_topk_pools *ar
         (struct gpu_dsa_geometry){.pools = args->P, .select_k = args->select_k, .np2 = args->NP2});
 }
 
-/* A geometry vector may ask for less or more than the scalars; both must be sound, since the
- * scalars size the launch. */
 static enum gpu_status check_np2(uint32_t np2, uint32_t select_k, struct gpu_report *report)
 {
     if (np2 == 0 || (np2 & (np2 - 1)) != 0)
@@ -192,6 +189,18 @@ static enum gpu_status check_np2(uint32_t np2, uint32_t select_k, struct gpu_rep
                           "select_k %" PRIu32 " is above NP2 %" PRIu32
                           ", the number of entries that are sorted",
                           select_k, np2);
+    return GPU_OK;
+}
+
+static enum gpu_status check_topk_shared(uint32_t np2, struct gpu_report *report)
+{
+    uint64_t bytes = (uint64_t)16 * np2;
+
+    if (bytes > GPU_DSA_MAX_SHARED_BYTES)
+        return gpu_refuse(report, "shared_limit",
+                          "NP2 %" PRIu32 " needs %" PRIu64
+                          " bytes of shared memory, beyond the device limit %d",
+                          np2, bytes, GPU_DSA_MAX_SHARED_BYTES);
     return GPU_OK;
 }
 
@@ -205,10 +214,13 @@ enum gpu_status gpu_dsa_topk_pools_check(const struct gpu_dsa_topk_pools *args,
         {args->geom, "geom", 4 * GPU_DSA_GEOM_INTS, 4},
     };
 
+    /* The launch's NP2 sizes the shared memory, also for what a geometry vector selects. */
     if (check_np2(args->NP2, args->select_k, report) != GPU_OK ||
+        check_np2(args->NP2, now.select_k, report) != GPU_OK ||
         check_np2(now.np2, now.select_k, report) != GPU_OK ||
         gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
-        gpu_dsa_check_count("P", now.pools, report) != GPU_OK ||
+        gpu_dsa_check_end("P", now.pools, report) != GPU_OK ||
+        check_topk_shared(args->NP2, report) != GPU_OK ||
         gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK)
         return GPU_REFUSED;
     return gpu_dsa_check_buffers(needs, sizeof(needs) / sizeof(needs[0]), report);
@@ -226,6 +238,5 @@ enum gpu_status gpu_dsa_topk_pools(const struct gpu_target *target,
 
     if (status != GPU_OK) return status;
     return gpu_run(target, "dsa_topk_pools", (struct gpu_dim){args->Q, 1, 1},
-                   (struct gpu_dim){TOPK_THREADS, 1, 1}, gpu_dsa_topk_pools_shared_bytes(args->NP2),
-                   values, report);
+                   (struct gpu_dim){TOPK_THREADS, 1, 1}, 16 * args->NP2, values, report);
 }

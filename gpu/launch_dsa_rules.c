@@ -46,12 +46,12 @@ enum gpu_status gpu_dsa_check_kpool(uint32_t kpool, struct gpu_report *report)
     return GPU_OK;
 }
 
-enum gpu_status gpu_dsa_check_count(const char *name, uint32_t count, struct gpu_report *report)
+enum gpu_status gpu_dsa_check_end(const char *name, uint64_t end, struct gpu_report *report)
 {
-    if (count > INT32_MAX)
+    if (end > (uint64_t)INT32_MAX + 1)
         return gpu_refuse(report, "position_range",
-                          "%s %" PRIu32 " is not below 2^31: indices are 32-bit signed", name,
-                          count);
+                          "%s reaches index %" PRIu64 ", beyond 2^31 - 1: indices are i32", name,
+                          end - 1);
     return GPU_OK;
 }
 
@@ -71,11 +71,10 @@ enum gpu_status gpu_dsa_check_dim(uint32_t dim, struct gpu_report *report)
     return GPU_OK;
 }
 
-enum gpu_status gpu_dsa_check_first_key(int32_t first_key, uint32_t keys, struct gpu_report *report)
+enum gpu_status gpu_dsa_check_first_key(int32_t first_key, struct gpu_report *report)
 {
-    if (first_key < 0 || (uint32_t)first_key > keys)
-        return gpu_refuse(report, "first_key",
-                          "first_key %" PRId32 " is outside the %" PRIu32 " keys", first_key, keys);
+    if (first_key < 0)
+        return gpu_refuse(report, "first_key", "first_key %" PRId32 " is negative", first_key);
     return GPU_OK;
 }
 

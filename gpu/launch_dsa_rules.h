@@ -34,8 +34,9 @@ enum gpu_status gpu_dsa_check_grid(uint64_t x, uint64_t y, struct gpu_report *re
 /* Rule "index_kpool_range". */
 enum gpu_status gpu_dsa_check_kpool(uint32_t kpool, struct gpu_report *report);
 
-/* Rule "position_range": `count` tokens or pools are numbered by an i32. */
-enum gpu_status gpu_dsa_check_count(const char *name, uint32_t count, struct gpu_report *report);
+/* Rule "position_range": `end` (one past the last token or pool of `name`) is at most 2^31, so that
+ * every index is an i32. */
+enum gpu_status gpu_dsa_check_end(const char *name, uint64_t end, struct gpu_report *report);
 
 /* Rule "scale_positive": positive and finite. */
 enum gpu_status gpu_dsa_check_scale(const char *name, float scale, struct gpu_report *report);
@@ -43,9 +44,8 @@ enum gpu_status gpu_dsa_check_scale(const char *name, float scale, struct gpu_re
 /* Rule "dim_multiple_of_32"; a width of 0 is refused too. */
 enum gpu_status gpu_dsa_check_dim(uint32_t dim, struct gpu_report *report);
 
-/* Rule "first_key": inside [0, keys]. */
-enum gpu_status gpu_dsa_check_first_key(int32_t first_key, uint32_t keys,
-                                        struct gpu_report *report);
+/* Rule "first_key": not negative. At or past the last key it just leaves every slot invalid. */
+enum gpu_status gpu_dsa_check_first_key(int32_t first_key, struct gpu_report *report);
 
 /* The numbers a launch with this geometry vector runs under: those of host_geom where there is one,
  * else the scalars. Negative entries become numbers past 2^31, which the rules refuse. */

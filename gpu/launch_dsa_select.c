@@ -69,9 +69,9 @@ enum gpu_status gpu_dsa_expand_selection_check(const struct gpu_dsa_expand_selec
         check_select_k(args, args->select_k, report) != GPU_OK ||
         check_select_k(args, now.select_k, report) != GPU_OK ||
         gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
-        gpu_dsa_check_count("S", now.keys, report) != GPU_OK ||
-        gpu_dsa_check_count("P", now.pools, report) != GPU_OK ||
-        gpu_dsa_check_first_key(args->first_key, now.keys, report) != GPU_OK ||
+        gpu_dsa_check_end("S", args->S, report) != GPU_OK ||
+        gpu_dsa_check_end("S", now.keys, report) != GPU_OK ||
+        gpu_dsa_check_first_key(args->first_key, report) != GPU_OK ||
         gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK)
         return GPU_REFUSED;
     return check_expand_buffers(args, report);
@@ -119,7 +119,7 @@ enum gpu_status gpu_dsa_topk_to_mask_check(const struct gpu_dsa_topk_to_mask *ar
         {args->mask, "mask", (gpu_wide)args->Q * args->S, 1},
     };
 
-    if (gpu_dsa_check_count("S", args->S, report) != GPU_OK ||
+    if (gpu_dsa_check_end("S", args->S, report) != GPU_OK ||
         gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK)
         return GPU_REFUSED;
     return gpu_dsa_check_buffers(needs, sizeof(needs) / sizeof(needs[0]), report);
@@ -156,7 +156,6 @@ enum gpu_status gpu_dsa_mla_masked_attn_check(const struct gpu_dsa_mla_masked_at
                           "S %" PRIu32
                           " is above %d: the score row must fit 48 KiB of shared memory",
                           args->S, GPU_DSA_MAX_MASKED_KEYS);
-    if (args->H == 0) return gpu_refuse(report, "degenerate", "the number of heads H is 0");
     if (gpu_dsa_check_scale("scale", args->scale, report) != GPU_OK ||
         gpu_dsa_check_grid(args->Q, args->H, report) != GPU_OK)
         return GPU_REFUSED;

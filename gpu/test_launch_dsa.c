@@ -185,15 +185,17 @@ Test(launch_dsa, compress_refusals)
     COMPRESS_REFUSES(D, 48, "dim_multiple_of_32", "D 48 is not a positive multiple of 32");
     COMPRESS_REFUSES(D, 0, "dim_multiple_of_32", "D 0");
     COMPRESS_REFUSES(block_size, 18, "block_size_multiple_of_kpool", "block_size 18");
-    COMPRESS_REFUSES(S, 1u << 31, "position_range", "S 2147483648 is not below 2^31");
-    COMPRESS_REFUSES(first_key, -1, "first_key", "first_key -1 is outside the 37 keys");
-    COMPRESS_REFUSES(first_key, 38, "first_key", "first_key 38");
-    COMPRESS_REFUSES(pools, 1u << 31, "grid_limit", "grid x 2147483648");
+    COMPRESS_REFUSES(S, (1u << 31) + 1, "position_range",
+                     "S reaches index 2147483648, beyond 2^31 - 1");
+    COMPRESS_REFUSES(pools, 0x20000000, "position_range", "the last pool reaches index 2147483649");
+    COMPRESS_REFUSES(first_key, -1, "first_key", "first_key -1 is negative");
     COMPRESS_REFUSES(host_geom, wide, "pool_range", "11 pools but the grid only 10");
-    COMPRESS_REFUSES(host_geom, negative, "position_range", "S 4294967295");
+    COMPRESS_REFUSES(host_geom, negative, "position_range", "S reaches index 4294967294");
     COMPRESS_REFUSES(k, &small, "buffer_size", "k has 4735 bytes and needs 4736");
     args.block_size = 0; /* keys that are not paged */
-    args.first_key = 37;
+    args.first_key = 38; /* past the keys: every slot is invalid */
+    accepts(gpu_dsa_kpool_compress_check(&args, &report));
+    args.S = 1u << 31;
     accepts(gpu_dsa_kpool_compress_check(&args, &report));
 }
 
@@ -228,14 +230,13 @@ Test(launch_dsa, index_scores_refusals)
     accepts(gpu_dsa_index_scores_check(&args, &report));
     SCORES_REFUSES(KP, 20, "index_kpool_range", "index_kpool 20");
     SCORES_REFUSES(D, 100, "dim_multiple_of_32", "D 100");
-    SCORES_REFUSES(H, 0, "degenerate", "heads H is 0");
     SCORES_REFUSES(H, 58113, "shared_limit", "58113 heads need 232452 bytes");
     SCORES_REFUSES(H, UINT32_MAX, "shared_limit", "4294967295 heads need 17179869180 bytes");
     SCORES_REFUSES(scale, -1.0f, "scale_positive", "scale -1");
     SCORES_REFUSES(host_geom, geom, "geom_rows", "5 query rows");
     SCORES_REFUSES(Q, 65536, "grid_limit", "grid y 65536");
     SCORES_REFUSES(P, 1u << 31, "grid_limit", "grid x 2147483648");
-    SCORES_REFUSES(S, UINT32_MAX, "position_range", "S 4294967295");
+    SCORES_REFUSES(S, UINT32_MAX, "position_range", "S reaches index 4294967294");
     SCORES_REFUSES(host_pool_indices, beyond, "pool_range",
                    "token 5 of pool 2 is outside the 5 keys");
     SCORES_REFUSES(valid_cand, &small, "buffer_size", "valid_cand has 14 bytes and needs 15");
@@ -245,6 +246,8 @@ Test(launch_dsa, index_scores_refusals)
             "4 pools but the grid only 3");
     args.H = 58112;
     args.host_geom = NULL;
+    accepts(gpu_dsa_index_scores_check(&args, &report));
+    args.H = 0; /* an empty sum */
     accepts(gpu_dsa_index_scores_check(&args, &report));
 }
 
@@ -274,14 +277,19 @@ Test(launch_dsa, topk_refusals)
     topk_refuses((struct gpu_dsa_topk_pools){.Q = 1, .P = 7, .NP2 = 8, .host_geom = above},
                  "select_k_np2", "select_k 5 is above NP2 4");
     topk_refuses((struct gpu_dsa_topk_pools){.Q = 2, .P = UINT32_MAX, .NP2 = 8}, "position_range",
-                 "P 4294967295");
+                 "P reaches index 4294967294");
     topk_refuses((struct gpu_dsa_topk_pools){.Q = 1u << 31, .P = 7, .NP2 = 8}, "grid_limit",
                  "grid x 2147483648");
     topk_refuses(
         (struct gpu_dsa_topk_pools){.Q = 2, .P = 7, .NP2 = 8, .select_k = 4, .selected = &small},
         "buffer_size", "selected has 31 bytes and needs 32");
-    cr_expect_eq(gpu_dsa_topk_pools_shared_bytes(8192), 131072);
-    cr_expect_eq(gpu_dsa_topk_pools_shared_bytes(16384), 32768);
+    topk_refuses((struct gpu_dsa_topk_pools){.Q = 2, .P = 7, .NP2 = 16384}, "shared_limit",
+                 "NP2 16384 needs 262144 bytes");
+    topk_refuses((struct gpu_dsa_topk_pools){.Q = 1, .P = 7, .NP2 = 1, .host_geom = geom},
+                 "select_k_np2", "select_k 2 is above NP2 1");
+    args.P = 1u << 31;
+    args.NP2 = 8192;
+    accepts(gpu_dsa_topk_pools_check(&args, &report));
 }
 
 static struct gpu_dsa_expand_selection expand_args(void)
@@ -319,10 +327,8 @@ Test(launch_dsa, expand_refusals)
     EXPAND_REFUSES(always_tail, 0, "width", "row width 35 is not index_topk 32 + 0 tail slots");
     EXPAND_REFUSES(select_k, 9, "select_k_range", "select_k 9 is above index_topk / index_kpool");
     EXPAND_REFUSES(host_geom, geom, "select_k_range", "select_k 9");
-    EXPAND_REFUSES(S, 1u << 31, "position_range", "S 2147483648");
-    EXPAND_REFUSES(P, 1u << 31, "position_range", "P 2147483648");
-    EXPAND_REFUSES(first_key, -3, "first_key", "first_key -3");
-    EXPAND_REFUSES(first_key, 38, "first_key", "first_key 38 is outside the 37 keys");
+    EXPAND_REFUSES(S, (1u << 31) + 1, "position_range", "S reaches index 2147483648");
+    EXPAND_REFUSES(first_key, -3, "first_key", "first_key -3 is negative");
     EXPAND_REFUSES(Q, 1u << 31, "grid_limit", "grid x 2147483648");
     EXPAND_REFUSES(out, &small, "buffer_size", "out has 419 bytes and needs 420");
     args.host_geom = (const int32_t[5]){37, 9, 9, 8, 16};
@@ -344,8 +350,9 @@ Test(launch_dsa, mask_and_masked_refusals)
     mask.mask = &small;
     refuses(gpu_dsa_topk_to_mask_check(&mask, &report), "buffer_size",
             "mask has 73 bytes and needs 74");
-    mask.S = 1u << 31;
-    refuses(gpu_dsa_topk_to_mask_check(&mask, &report), "position_range", "S 2147483648");
+    mask.S = (1u << 31) + 1;
+    refuses(gpu_dsa_topk_to_mask_check(&mask, &report), "position_range",
+            "S reaches index 2147483648");
     mask = (struct gpu_dsa_topk_to_mask){.Q = UINT32_MAX, .width = 3, .S = 37};
     refuses(gpu_dsa_topk_to_mask_check(&mask, &report), "grid_limit", "grid x 4294967295");
 
@@ -358,8 +365,8 @@ Test(launch_dsa, mask_and_masked_refusals)
     attn.scale = 1.0f;
     attn.H = 65536;
     refuses(gpu_dsa_mla_masked_attn_check(&attn, &report), "grid_limit", "grid y 65536");
-    attn.H = 0;
-    refuses(gpu_dsa_mla_masked_attn_check(&attn, &report), "degenerate", "heads H is 0");
+    attn = (struct gpu_dsa_mla_masked_attn){.Q = 2, .S = 5, .scale = 1}; /* nothing to do */
+    accepts(gpu_dsa_mla_masked_attn_check(&attn, &report));
     attn.S = 12289;
     refuses(gpu_dsa_mla_masked_attn_check(&attn, &report), "masked_attn_rows",
             "S 12289 is above 12288");

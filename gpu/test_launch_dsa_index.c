@@ -331,7 +331,7 @@ static void topk(struct dsa_test *test, uint32_t rows, uint32_t pools, uint32_t 
 static void topk_small(struct dsa_test *test)
 {
     for (int kind = 0; kind < 6; kind++) {
-        topk(test, 2, 37, 9, 64, kind);
+        topk(test, 2, 37, 9, 16, kind);
         topk(test, 3, 1, 1, 1, kind);
         topk(test, 1, 300, 300, 512, kind);
         topk(test, 1, 5, 8, 8, kind); /* more places than pools */
@@ -339,13 +339,14 @@ static void topk_small(struct dsa_test *test)
     topk(test, 2, 0, 3, 4, 0);
 }
 
-/* Around a turn of the block (256), a batch of loads (2,048), and past what shared memory lists. */
+/* Around a turn of the block (256) and a batch of loads (2,048); many more pools than NP2. */
 static void topk_large(struct dsa_test *test)
 {
     for (int kind = 0; kind < 6; kind++) {
         topk(test, 1, 255 + (uint32_t)kind, 128, 512, kind);
         topk(test, 2, 2049, 700, 4096, kind);
-        topk(test, 1, 16391, 4097, 32768, kind);
+        topk(test, 1, 16391, 4097, 8192, kind);
+        topk(test, 1, 70001, 31, 32, kind);
     }
 }
 

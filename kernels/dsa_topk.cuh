@@ -6,10 +6,9 @@
  * the row, so the taken pools are listed without a race for slots, and the list is sorted by
  * (key, pool), a strict order. Nothing depends on timing: the only atomics count integers.
  *
- * Dynamic shared memory: the interface's 16*NP2 bytes while NP2 <= 8192, which a kernel that sorts
- * the whole row needs. A longer row fits no block, so past that the launch passes 32 KiB. This
- * kernel keeps the list of (key, pool) there: 2*NP2 entries, or 4096 past NP2 8192, which covers
- * the released budgets (2048). A longer list is sorted in place in the output row. */
+ * NP2, a power of two, is at least select_k, not the number of pools. The interface's 16*NP2 bytes
+ * of dynamic shared memory hold 2*NP2 entries of (key, pool), as a kernel needs that keeps the best
+ * NP2 of a stream; this one lists the select_k taken pools there. */
 #ifndef ATTEST_KERNELS_DSA_TOPK_CUH
 #define ATTEST_KERNELS_DSA_TOPK_CUH
 
@@ -31,12 +30,6 @@ struct topk_shared {
 struct topk_cut {
     uint32_t key, ties;
 };
-
-/* Entries of the sorted list that fit the dynamic shared memory of a launch with this NP2. */
-static __device__ __forceinline__ uint32_t topk_capacity(uint32_t np2)
-{
-    return np2 <= 8192 ? 2 * np2 : 4096;
-}
 
 /* Ascending key = descending score. Only NaN reaches 0xffffffff. */
 static __device__ __forceinline__ uint32_t topk_rank_key(float score)
@@ -183,11 +176,10 @@ topk_split(struct topk_shared *shared, const float *scores, uint32_t pools, uint
     return part;
 }
 
-/* Lists the `wanted` pools inside the cut: the better ones first, then the ties in order. The list
- * is (key, pool) in shared memory or, where `list` is NULL, the pools alone in the output row. */
-static __device__ __forceinline__ void topk_collect(uint64_t *list, int32_t *selected,
-                                                    const float *scores, struct topk_part part,
-                                                    uint32_t wanted, struct topk_cut cut)
+/* Lists the `wanted` pools inside the cut: the better ones first, then the ties in order. */
+static __device__ __forceinline__ void topk_collect(uint64_t *list, const float *scores,
+                                                    struct topk_part part, uint32_t wanted,
+                                                    struct topk_cut cut)
 {
     uint32_t lane = threadIdx.x % DET_WARP, below = (1u << lane) - 1, keys[TOPK_BATCH];
 
@@ -207,51 +199,35 @@ static __device__ __forceinline__ void topk_collect(uint64_t *list, int32_t *sel
                               : wanted - cut.ties + tie;
             part.better += (uint32_t)__popc(better);
             part.ties += (uint32_t)__popc(ties);
-            if (!is_better && !(is_tie && tie < cut.ties)) continue;
-            if (list != NULL)
+            if (is_better || (is_tie && tie < cut.ties))
                 list[place] = (uint64_t)keys[j] << 32 | pool;
-            else
-                selected[place] = (int32_t)pool;
         }
     }
     __syncthreads();
 }
 
-/* One compare-exchange of the list in shared memory or, where list is NULL, in the output row. */
-static __device__ __forceinline__ void topk_order(uint64_t *list, int32_t *selected,
-                                                  const float *scores, uint32_t low, uint32_t high)
+static __device__ __forceinline__ void topk_order(uint64_t *low, uint64_t *high)
 {
-    if (list != NULL) {
-        uint64_t a = list[low], b = list[high];
+    uint64_t a = *low, b = *high;
 
-        if (b < a) {
-            list[low] = b;
-            list[high] = a;
-        }
-    } else {
-        int32_t a = selected[low], b = selected[high];
-        uint32_t key_a = topk_rank_key(scores[a]), key_b = topk_rank_key(scores[b]);
-
-        if (key_b < key_a || (key_b == key_a && b < a)) {
-            selected[low] = b;
-            selected[high] = a;
-        }
+    if (b < a) {
+        *low = b;
+        *high = a;
     }
 }
 
 /* Bitonic sort of any length: the first step of each merge compares mirrored positions, so every
  * exchange puts the smaller entry first and the missing entries past the end never move. */
-static __device__ __forceinline__ void topk_sort(uint64_t *list, int32_t *selected,
-                                                 const float *scores, uint32_t count)
+static __device__ __forceinline__ void topk_sort(uint64_t *list, uint32_t count)
 {
     for (uint64_t run = 2; run < 2 * (uint64_t)count; run *= 2) {
         for (uint64_t step = run / 2; step > 0; step /= 2) {
             uint32_t flip = (uint32_t)(step == run / 2 ? run - 1 : step);
 
-            for (uint32_t i = threadIdx.x; i < count; i += TOPK_THREADS) {
-                uint32_t partner = i ^ flip;
+            for (uint32_t low = threadIdx.x; low < count; low += TOPK_THREADS) {
+                uint32_t high = low ^ flip;
 
-                if (partner > i && partner < count) topk_order(list, selected, scores, i, partner);
+                if (high > low && high < count) topk_order(&list[low], &list[high]);
             }
             __syncthreads();
         }
@@ -267,7 +243,6 @@ extern "C" __global__ void __launch_bounds__(TOPK_THREADS, 4)
     uint32_t pools = geom != NULL ? (uint32_t)geom[DSA_GEOM_POOLS] : P;
     uint32_t slots = geom != NULL ? (uint32_t)geom[DSA_GEOM_SELECT_K] : select_k;
     uint32_t wanted = slots < pools ? slots : pools;
-    uint64_t *list = wanted <= topk_capacity(NP2) ? topk_list : NULL;
     const float *row = scores + (uint64_t)blockIdx.x * P;
     int32_t *out = selected + (uint64_t)blockIdx.x * select_k;
 
@@ -275,15 +250,11 @@ extern "C" __global__ void __launch_bounds__(TOPK_THREADS, 4)
         struct topk_cut cut = topk_find_cut(&shared, row, pools, wanted);
         struct topk_part part = topk_split(&shared, row, pools, cut.key);
 
-        topk_collect(list, out, row, part, wanted, cut);
-        topk_sort(list, out, row, wanted);
+        topk_collect(topk_list, row, part, wanted, cut);
+        topk_sort(topk_list, wanted);
     }
-    for (uint32_t i = threadIdx.x; i < slots; i += TOPK_THREADS) {
-        if (i >= wanted)
-            out[i] = -1;
-        else if (list != NULL)
-            out[i] = (int32_t)(uint32_t)list[i];
-    }
+    for (uint32_t i = threadIdx.x; i < slots; i += TOPK_THREADS)
+        out[i] = i < wanted ? (int32_t)(uint32_t)topk_list[i] : -1;
 }
 
 #endif
