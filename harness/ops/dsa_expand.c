@@ -244,7 +244,9 @@ static void fill_rows(struct build *b, struct instance *in)
     for (uint32_t row = 0; row < rows; row++) {
         int64_t pos = dsa_row_item(c, "pos", row, case_int(c, "len") - 1);
         q_mask[row] = (uint8_t)dsa_row_item(c, "mask", row, 1);
-        if (!q_mask[row]) continue;
+        /* Nothing else of a masked row matters: poison in one run, a row like any other in the
+         * next. */
+        if (!q_mask[row] && in->poison == POISON_NAN) continue;
         q_pos[row] = (int32_t)pos;
         fill_row(b, row, pos);
         if (pos > last) last = pos;

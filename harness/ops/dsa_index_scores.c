@@ -196,7 +196,7 @@ static struct field field_of(const struct case_line *c, uint32_t stream, enum fi
 {
     struct field f = field_make(case_seed(c), stream, kind, dsa_regime(c, "regime"), DTYPE_F32,
                                 case_u32(c, "dim"));
-    f.huge = 0x1p124; /* products and sums overflow: infinities and their differences */
+    f.huge = 0x1p126; /* products and sums overflow: infinities and their differences */
     f.needle_row = 3;
     return f;
 }
