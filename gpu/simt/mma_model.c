@@ -161,20 +161,29 @@ struct split_tile {
     int32_t a_significand[SIMT_MMA_M][SIMT_MMA_K], a_label[SIMT_MMA_M][SIMT_MMA_K];
     int32_t b_significand[SIMT_MMA_K][SIMT_MMA_N], b_label[SIMT_MMA_K][SIMT_MMA_N];
     int32_t a_sign[SIMT_MMA_M][SIMT_MMA_K], b_sign[SIMT_MMA_K][SIMT_MMA_N]; /* 0 or -1 */
-    bool a_special[SIMT_MMA_M], b_special[SIMT_MMA_N];
+    uint8_t a_kind[SIMT_MMA_M], b_kind[SIMT_MMA_N]; /* of a row and of a column: bits of kind_of */
 };
+
+enum { SPECIAL = 1, IS_NAN = 2 };
+
+static uint8_t kind_of(uint16_t x)
+{
+    uint32_t magnitude = x & 0x7fff;
+
+    return magnitude < 0x7f80 ? 0 : magnitude == 0x7f80 ? SPECIAL : SPECIAL | IS_NAN;
+}
 
 static void split_operands(struct split_tile *tile, const uint16_t *a, const uint16_t *b)
 {
-    memset(tile->a_special, 0, sizeof tile->a_special);
-    memset(tile->b_special, 0, sizeof tile->b_special);
+    memset(tile->a_kind, 0, sizeof tile->a_kind);
+    memset(tile->b_kind, 0, sizeof tile->b_kind);
     for (int i = 0; i < SIMT_MMA_M; i++) {
         for (int k = 0; k < SIMT_MMA_K; k++) {
             uint16_t x = a[i * SIMT_MMA_K + k];
 
             split_bf16(x, &tile->a_significand[i][k], &tile->a_label[i][k]);
             tile->a_sign[i][k] = -(x >> 15);
-            tile->a_special[i] |= (x & 0x7f80) == 0x7f80;
+            tile->a_kind[i] |= kind_of(x);
         }
     }
     for (int k = 0; k < SIMT_MMA_K; k++) {
@@ -183,7 +192,7 @@ static void split_operands(struct split_tile *tile, const uint16_t *a, const uin
 
             split_bf16(x, &tile->b_significand[k][j], &tile->b_label[k][j]);
             tile->b_sign[k][j] = -(x >> 15);
-            tile->b_special[j] |= (x & 0x7f80) == 0x7f80;
+            tile->b_kind[j] |= kind_of(x);
         }
     }
 }
@@ -222,15 +231,21 @@ static void fused_row(const struct split_tile *tile, struct steps steps, int i, 
     }
 }
 
-/* Rows and columns with an infinity or a NaN in them go the slow way, element by element. */
+/* Rows and columns with a NaN in them are NaN; those with an infinity go the slow way, element by
+ * element. */
 static void special_row(const struct split_tile *tile, uint32_t arch, int i, float *d,
                         const uint16_t *a, const uint16_t *b, const float *c)
 {
     uint16_t column[SIMT_MMA_K];
 
     for (int j = 0; j < SIMT_MMA_N; j++) {
-        if (!tile->a_special[i] && !tile->b_special[j] && (bits_of(c[j]) & 0x7f800000) < 0x7f800000)
+        uint8_t kind = tile->a_kind[i] | tile->b_kind[j];
+
+        if (kind == 0 && (bits_of(c[j]) & 0x7f800000) < 0x7f800000) continue;
+        if ((kind & IS_NAN) || (bits_of(c[j]) & 0x7fffffff) > 0x7f800000) {
+            d[j] = float_of(0x7fffffff);
             continue;
+        }
         for (int k = 0; k < SIMT_MMA_K; k++) column[k] = b[k * SIMT_MMA_N + j];
         d[j] = simt_mma_dot(arch, a + i * SIMT_MMA_K, column, SIMT_MMA_K, c[j]);
     }
@@ -246,7 +261,7 @@ void simt_mma_tile(uint32_t arch, float *d, const uint16_t *a, const uint16_t *b
     for (int i = 0; i < SIMT_MMA_M; i++) {
         memcpy(row, c + i * SIMT_MMA_N, sizeof row);
         memcpy(result, row, sizeof row);
-        for (int k = 0; k < SIMT_MMA_K; k += (int)steps.products)
+        for (int k = 0; k < SIMT_MMA_K && !(tile.a_kind[i] & IS_NAN); k += (int)steps.products)
             fused_row(&tile, steps, i, k, k + (int)steps.products, result, result);
         special_row(&tile, arch, i, result, a, b, row);
         memcpy(d + i * SIMT_MMA_N, result, sizeof result);

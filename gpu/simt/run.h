@@ -9,6 +9,10 @@
 
 #define SIMT_MAX_WARPS (SIMT_MAX_BLOCK / SIMT_WARP)
 
+/* How often, out of 8, a seeded schedule leaves a warp that could go on, or takes the turn of the
+ * thread that completed a barrier or collective. */
+#define SWITCH_OUT_OF_8 2
+
 struct simt_index {
     uint32_t x, y, z;
 };

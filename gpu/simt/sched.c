@@ -18,10 +18,6 @@ uint64_t simt_clock(void)
     return __rdtsc();
 }
 
-/* How often, out of 8, a seeded schedule leaves a warp that could go on, or takes the turn of the
- * thread that completed a barrier or collective. */
-#define SWITCH_OUT_OF_8 2
-
 #define NOBODY UINT32_MAX
 
 /* splitmix64: each draw is a bijection of a counter. */

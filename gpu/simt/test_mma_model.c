@@ -431,6 +431,9 @@ Test(simt_mma, tile_and_warp_are_the_elements)
         if (i % 5 == 0) a[draw() % 16][draw() % 16] = 0x7f80;
         if (i % 5 == 1) b[draw() % 16][draw() % 8] = 0xff80;
         if (i % 5 == 2) c[draw() % 16][draw() % 8] = NAN;
+        if (i % 7 == 0) a[draw() % 16][draw() % 16] = 0x7fc0;
+        if (i % 7 == 1) b[draw() % 16][draw() % 8] = 0xffff;
+        if (i % 7 == 2) c[draw() % 16][draw() % 8] = -INFINITY;
         simt_mma_tile(arch, &d[0][0], &a[0][0], &b[0][0], &c[0][0]);
         for (int lane = 0; lane < 32; lane++) {
             int g = lane / 4, t = lane % 4;

@@ -2,8 +2,6 @@
 #include "mma_model.h"
 #include "run.h"
 
-#define SWITCH_OUT_OF_8 2
-
 static void shuffle(struct simt_warp *warp, uint32_t lanes)
 {
     for (uint32_t i = 0; i < SIMT_WARP; i++) {
