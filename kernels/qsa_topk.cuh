@@ -10,6 +10,8 @@
 #include "qsa_common.cuh"
 
 #define QSA_TOPK_BINS 2048
+#define QSA_TOPK_AHEAD 4 /* scores a lane has on their way at a time */
+#define QSA_TOPK_STEP (DET_WARP * QSA_TOPK_AHEAD)
 
 /* What follows the winners in dynamic shared memory. The launcher's formula is
  * 8*P + sizeof(struct qsa_topk_scratch) with P the power of two at or above topk. */
@@ -44,6 +46,18 @@ static __device__ __forceinline__ uint32_t qsa_topk_padded(uint32_t count)
 
     while (size < count) size <<= 1;
     return size;
+}
+
+/* The keys of blocks first, first + 32, ... of this lane; 0 from `end` on. */
+static __device__ __forceinline__ void
+qsa_topk_read(uint32_t keys[QSA_TOPK_AHEAD], const float *scores, uint32_t first, uint32_t end)
+{
+    float ahead[QSA_TOPK_AHEAD];
+
+    for (uint32_t i = 0; i < QSA_TOPK_AHEAD; i++)
+        ahead[i] = first + i * DET_WARP < end ? scores[first + i * DET_WARP] : 0.0f;
+    for (uint32_t i = 0; i < QSA_TOPK_AHEAD; i++)
+        keys[i] = first + i * DET_WARP < end ? qsa_topk_key(ahead[i]) : 0;
 }
 
 /* Adds one to the bin of every active lane. Lanes that agree with the first active one are counted
@@ -102,19 +116,20 @@ static __device__ __forceinline__ struct qsa_topk_cut
 qsa_topk_cut_row(const float *scores, struct qsa_topk_scratch *scratch, uint32_t n, uint32_t count)
 {
     struct qsa_topk_cut cut = {0, count};
-    uint32_t known = 0, width = 11;
+    uint32_t lane = threadIdx.x % DET_WARP, warp = threadIdx.x / DET_WARP, known = 0, width = 11;
 
     for (uint32_t shift = 32 - width;; shift -= width) {
         uint32_t n_bins = 1u << width;
 
         for (uint32_t i = threadIdx.x; i < n_bins; i += QSA_THREADS) scratch->bins[i] = 0;
         __syncthreads();
-        for (uint32_t base = threadIdx.x - threadIdx.x % DET_WARP; base < n; base += QSA_THREADS) {
-            uint32_t block = base + threadIdx.x % DET_WARP;
-            uint32_t key = block < n ? qsa_topk_key(scores[block]) : 0;
+        for (uint32_t base = warp * QSA_TOPK_STEP; base < n; base += QSA_WARPS * QSA_TOPK_STEP) {
+            uint32_t keys[QSA_TOPK_AHEAD];
 
-            qsa_topk_count(scratch->bins, key >> shift & (n_bins - 1),
-                           block < n && (key & known) == cut.key);
+            qsa_topk_read(keys, scores, base + lane, n);
+            for (uint32_t i = 0; i < QSA_TOPK_AHEAD; i++)
+                qsa_topk_count(scratch->bins, keys[i] >> shift & (n_bins - 1),
+                               base + lane + i * DET_WARP < n && (keys[i] & known) == cut.key);
         }
         __syncthreads();
         qsa_topk_find(scratch, n_bins, cut.ties);
@@ -134,16 +149,17 @@ static __device__ __forceinline__ void qsa_topk_collect(uint64_t *winners, const
                                                         struct qsa_topk_cut cut)
 {
     uint32_t lane = threadIdx.x % DET_WARP, warp = threadIdx.x / DET_WARP;
-    uint32_t part = (n + QSA_THREADS - 1) / QSA_THREADS * DET_WARP;
+    uint32_t part = (n / (QSA_WARPS * QSA_TOPK_STEP) + 1) * QSA_TOPK_STEP;
     uint32_t begin = warp * part < n ? warp * part : n;
     uint32_t end = n - begin < part ? n : begin + part;
-    uint32_t above = 0, tied = 0, below_lane = (1u << lane) - 1;
+    uint32_t above = 0, tied = 0, below_lane = (1u << lane) - 1, keys[QSA_TOPK_AHEAD];
 
-    for (uint32_t block = begin + lane; block < end; block += DET_WARP) {
-        uint32_t key = qsa_topk_key(scores[block]);
-
-        above += key > cut.key;
-        tied += key == cut.key;
+    for (uint32_t first = begin + lane; first < end; first += QSA_TOPK_STEP) {
+        qsa_topk_read(keys, scores, first, end);
+        for (uint32_t i = 0; i < QSA_TOPK_AHEAD; i++) {
+            above += keys[i] > cut.key; /* the absent ones' 0 is above nothing */
+            tied += first + i * DET_WARP < end && keys[i] == cut.key;
+        }
     }
     above = qsa_warp_scan(above);
     tied = qsa_warp_scan(tied);
@@ -158,19 +174,22 @@ static __device__ __forceinline__ void qsa_topk_collect(uint64_t *winners, const
         above += scratch->above[w];
         tied += scratch->tied[w];
     }
-    for (uint32_t base = begin; base < end; base += DET_WARP) {
-        uint32_t block = base + lane;
-        uint32_t key = block < end ? qsa_topk_key(scores[block]) : 0;
-        uint32_t is_above = __ballot_sync(DET_FULL_MASK, block < end && key > cut.key);
-        uint32_t is_tied = __ballot_sync(DET_FULL_MASK, block < end && key == cut.key);
-        uint32_t tie = tied + (uint32_t)__popc(is_tied & below_lane);
+    for (uint32_t base = begin; base < end; base += QSA_TOPK_STEP) {
+        qsa_topk_read(keys, scores, base + lane, end);
+        for (uint32_t i = 0; i < QSA_TOPK_AHEAD; i++) {
+            uint32_t block = base + i * DET_WARP + lane, key = keys[i];
+            uint32_t is_above = __ballot_sync(DET_FULL_MASK, key > cut.key);
+            uint32_t is_tied = __ballot_sync(DET_FULL_MASK, block < end && key == cut.key);
+            uint32_t tie = tied + (uint32_t)__popc(is_tied & below_lane);
 
-        if (is_above >> lane & 1u)
-            winners[above + (uint32_t)__popc(is_above & below_lane)] = qsa_topk_entry(key, block);
-        else if ((is_tied >> lane & 1u) && tie < cut.ties)
-            winners[count - cut.ties + tie] = qsa_topk_entry(key, block);
-        above += (uint32_t)__popc(is_above);
-        tied += (uint32_t)__popc(is_tied);
+            if (is_above >> lane & 1u)
+                winners[above + (uint32_t)__popc(is_above & below_lane)] =
+                    qsa_topk_entry(key, block);
+            else if ((is_tied >> lane & 1u) && tie < cut.ties)
+                winners[count - cut.ties + tie] = qsa_topk_entry(key, block);
+            above += (uint32_t)__popc(is_above);
+            tied += (uint32_t)__popc(is_tied);
+        }
     }
 }
 
