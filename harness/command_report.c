@@ -1,23 +1,38 @@
 /* report: what runs have shown, from their JSON lines. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "harness/commands.h"
 #include "harness/options.h"
+#include "harness/report.h"
 #include "harness/report_agree.h"
+#include "harness/report_merge.h"
+#include "harness/report_write.h"
 
 enum { DIFFERENCES_SHOWN = 20 };
 
 static void help(void)
 {
-    puts("attest report agree A.jsonl B.jsonl [--complete] [--all]\n"
+    puts("attest report [options] FILE.jsonl…\n"
+         "    writes DIR/tolerance.html, .md and .json from what `verify --json`, `run --json` and\n"
+         "    `broken --json` have written; \"-\" is standard input\n"
+         "    --out DIR         where to (default reports)\n"
+         "    --date TEXT       the date on the report (default: the data's last one)\n"
+         "    --coverage FILE   line coverage in lcov's format (make coverage)\n"
+         "    --against FILE    a former tolerance.json: marks what got worse, and fails on it\n"
+         "    --gnuplot PROGRAM draws the plots (default gnuplot)\n\n"
+         "attest report merge [-o FILE] FILE.jsonl…\n"
+         "    joins the JSON lines of a run's shards\n\n"
+         "attest report agree A.jsonl B.jsonl [--complete] [--all]\n"
          "    whether two runs gave the same bits in every case they share, say\n"
          "      attest verify --json >cpu.jsonl\n"
          "      attest verify --json --backend cuda >gpu.jsonl\n"
          "    --complete  a case that stands in one file only is a difference too\n"
          "    --all       list every difference, not the first 20\n"
-         "\nExit: 0 all equal, 1 a difference, 2 bad input or no case in both files.");
+         "\nExit: 0 right, 1 wrong or worse than the baseline, 2 bad input (the old report stays), 3 "
+         "errors\nin the data or no report written.");
 }
 
 static void print_agreement(const struct agree_run *a, const struct agree_run *b,
@@ -103,6 +118,34 @@ static int command_agree(int argc, char **argv)
     return agree(files[0], files[1], complete, all);
 }
 
+static int command_merge(int argc, char **argv)
+{
+    struct merge_result merged;
+    const char *out = NULL;
+    char error[1024];
+    int first = 1;
+    if (argc > 2 && !strcmp(argv[1], "-o")) {
+        out = argv[2];
+        first = 3;
+    }
+    if (argc <= first) {
+        fprintf(stderr, "attest: report merge needs files of JSON lines\n");
+        return EXIT_USAGE;
+    }
+    if (!report_merge((const char *const *)argv + first, (size_t)(argc - first), &merged, error,
+                      sizeof error)) {
+        fprintf(stderr, "attest: %s\n", error);
+        return EXIT_USAGE;
+    }
+    bool fine = out ? report_write_file(out, merged.text, merged.size, error, sizeof error)
+                    : fwrite(merged.text, 1, merged.size, stdout) == merged.size && !fflush(stdout);
+    if (!fine) fprintf(stderr, "attest: %s\n", out ? error : "cannot write to standard output");
+    else fprintf(stderr, "%" PRIu64 " lines from %d files, %" PRIu64 " repeated ones left out\n",
+                 merged.lines, argc - first, merged.repeated);
+    free(merged.text);
+    return fine ? EXIT_PASS : EXIT_INFRA;
+}
+
 int command_report(int argc, char **argv)
 {
     if (wants_help(argc, argv)) {
@@ -110,6 +153,6 @@ int command_report(int argc, char **argv)
         return EXIT_PASS;
     }
     if (argc > 1 && !strcmp(argv[1], "agree")) return command_agree(argc - 1, argv + 1);
-    fprintf(stderr, "attest: report needs a subcommand; see attest report --help\n");
-    return EXIT_USAGE;
+    if (argc > 1 && !strcmp(argv[1], "merge")) return command_merge(argc - 1, argv + 1);
+    return command_report_write(argc, argv);
 }

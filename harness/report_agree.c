@@ -26,8 +26,10 @@ static bool keep_case(struct agree_run *run, size_t *room, const struct jsonl_re
                       char *error, size_t size)
 {
     uint64_t digest;
-    /* A refusal sweep runs no kernel. */
-    if (cJSON_GetObjectItemCaseSensitive(record->fields, "geometries")) return true;
+    /* A refusal sweep runs no kernel; a broken kernel's bits are nobody's claim. */
+    if (cJSON_GetObjectItemCaseSensitive(record->fields, "geometries") ||
+        cJSON_GetObjectItemCaseSensitive(record->fields, "kernel"))
+        return true;
     if (!read_digest(run->path, record, &digest, error, size)) return false;
     if (run->count == *room) {
         *room = *room ? 2 * *room : 1024;
