@@ -15,7 +15,7 @@ JOBS     ?= $(shell nproc)
 OPT_release := -O2 -g
 OPT_debug   := -O0 -g
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-OPT_fuzz    := $(OPT_asan) -fsanitize=fuzzer-no-link
+OPT_fuzz    := $(OPT_asan) -fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth
 OPT      := $(OPT_$(CONFIG))
 ifeq ($(OPT),)
 $(error CONFIG=$(CONFIG) is unknown; it is one of release, debug, asan, fuzz)
@@ -140,16 +140,19 @@ $(B)/broken-cuda/%.fatbin: $(B)/broken/%.src mk/cuda-module.sh
 	$(Q)mk/cuda-module.sh --one-arch $</*.cu $@
 broken-cuda: $(foreach m,$(BROKEN),$(B)/broken-cuda/$(m).fatbin) ## build the broken kernels for the GPU
 
-# Fuzz targets: everything with sanitizers, and coverage of all but what only spreads values and
-# schedules.
+# Fuzz targets: everything with sanitizers. Coverage leaves out what only spreads values and
+# schedules, and comparisons are watched only where bytes are parsed: elsewhere that would cost more
+# than the kernels.
 LIB_FUZZING_ENGINE ?= -fsanitize=fuzzer
 FUZZ_BIN := $(FUZZ_TARGETS:%=$(B)/fuzz_%)
-ifeq ($(CONFIG),fuzz)
-$(call obj,$(wildcard gpu/simt/*.c) harness/random.c harness/values.c harness/mutate.c \
-    harness/geometry.c harness/work.c $(FUZZ_SRC)): EXTRA_CFLAGS += -fno-sanitize=fuzzer-no-link
-endif
 FUZZ_OBJ := $(call obj,$(FUZZ_SRC)) \
     $(filter-out $(B)/obj/harness/command_%.o $(B)/obj/harness/report%.o,$(LIB_OBJ))
+ifeq ($(CONFIG),fuzz)
+$(call obj,$(REF_SRC) $(GPU_SRC) $(wildcard harness/ops/*.c) harness/compare.c harness/run.c \
+    harness/verify.c harness/instance.c): CFLAGS += -fno-sanitize-coverage=trace-cmp
+$(call obj,$(wildcard gpu/simt/*.c) harness/random.c harness/values.c harness/mutate.c \
+    harness/geometry.c harness/work.c $(FUZZ_SRC)): CFLAGS += -fno-sanitize=fuzzer-no-link
+endif
 $(FUZZ_BIN): $(B)/fuzz_%: $(B)/obj/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(call say,LINK ,$@)
 	$(Q)$(CXX) $(LDFLAGS) $^ -o $@ $(LIB_FUZZING_ENGINE) $(LDLIBS)

@@ -44,11 +44,14 @@ int fuzz_family_open(const char *family)
                                       .watchdog_ms = WATCHDOG_MS};
     if (context.backend->open(&context.device, &options, &report) != GPU_OK)
         fuzz_fail("%s", report.text);
+    uint32_t admitted = 0;
     for (uint32_t i = 0; i < op_count; i++) {
         if (!fuzz_admits(family, op_table[i])) continue;
+        admitted++;
         work_learn(&limits[i], op_table[i], TIER_QUICK);
         for (uint32_t m = 0; op_table[i]->modules[m]; m++) load_module(op_table[i]->modules[m]);
     }
+    if (!admitted) fuzz_fail("ATTEST_FUZZ_OP names no operation of family %s", family);
     return 0;
 }
 
