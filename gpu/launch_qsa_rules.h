@@ -42,7 +42,8 @@ enum gpu_status gpu_qsa_check_ratio(uint32_t ratio, struct gpu_report *report);
 enum gpu_status gpu_qsa_check_rotation(uint32_t rot, uint32_t hd, float theta, float eps,
                                        struct gpu_report *report);
 
-/* Rule "position_range": positions first ... first+count-1 are below 2^31. No positions, no rule. */
+/* Rule "position_range": positions first ... first+count-1 are below 2^31; without positions there
+ * is nothing to refuse. */
 enum gpu_status gpu_qsa_check_positions(uint64_t first, uint64_t count, struct gpu_report *report);
 
 /* Rule "topk_range". */
