@@ -242,34 +242,52 @@ static bool collect(struct verify_context *x, const struct instance *in,
     return true;
 }
 
+bool run_open(struct verify_context *x, const struct op *op, const struct run_options *o,
+              struct gpu_target *targets, struct result *r)
+{
+    return open_device(x, o, r) && load_targets(x, op, o->trace, targets, r);
+}
+
+void run_buffers_free(struct verify_context *x, const struct instance *in,
+                      struct gpu_buffer *buffers)
+{
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        if (in->tensors[i].alias_of < 0 && buffers[i].impl)
+            x->backend->free(x->device, &buffers[i]);
+        buffers[i] = (struct gpu_buffer){0, 0, NULL};
+    }
+}
+
+bool run_buffers_make(struct verify_context *x, const struct instance *in,
+                      const struct run_options *o, struct gpu_buffer *buffers, struct result *r)
+{
+    for (uint32_t i = 0; i < in->n_tensors; i++) buffers[i] = (struct gpu_buffer){0, 0, NULL};
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        const struct tensor *t = &in->tensors[i];
+        if (t->alias_of >= 0) {
+            buffers[i] = buffers[t->alias_of];
+        } else if (!make_buffer(x, t, o, &buffers[i], r)) {
+            run_buffers_free(x, in, buffers);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool run_instance(struct verify_context *x, const struct case_line *c, const struct instance *in,
                   const struct run_options *o, struct outputs *out, struct result *r)
 {
     struct gpu_target targets[OP_MODULES_MAX];
-    struct gpu_buffer buffers[INSTANCE_TENSORS_MAX] = {{0, 0, NULL}};
+    struct gpu_buffer buffers[INSTANCE_TENSORS_MAX];
     struct gpu_report report = {{0}, {0}};
-    uint32_t made = 0;
-    bool fine = true;
     memset(out, 0, sizeof *out);
-    if (!open_device(x, o, r) || !load_targets(x, c->op, o->trace, targets, r)) return false;
-    for (; made < in->n_tensors && fine; made++) {
-        const struct tensor *t = &in->tensors[made];
-        if (t->alias_of >= 0)
-            buffers[made] = buffers[t->alias_of];
-        else
-            fine = make_buffer(x, t, o, &buffers[made], r);
-    }
-    if (fine) {
-        double start = now();
-        enum gpu_status status = c->op->launch(targets, c, in, buffers, &report);
-        r->kernel_seconds += now() - start;
-        fine = status == GPU_OK ? collect(x, in, buffers, o, out, r)
-                                : backend_failed(r, status, &report);
-    }
-    for (uint32_t i = 0; i < made; i++) {
-        if (in->tensors[i].alias_of < 0 && buffers[i].impl)
-            x->backend->free(x->device, &buffers[i]);
-    }
+    if (!run_open(x, c->op, o, targets, r) || !run_buffers_make(x, in, o, buffers, r)) return false;
+    double start = now();
+    enum gpu_status status = c->op->launch(targets, c, in, buffers, &report);
+    r->kernel_seconds += now() - start;
+    bool fine = status == GPU_OK ? collect(x, in, buffers, o, out, r)
+                                 : backend_failed(r, status, &report);
+    run_buffers_free(x, in, buffers);
     if (!fine) outputs_free(out);
     return fine;
 }

@@ -24,6 +24,17 @@ void outputs_free(struct outputs *out);
 bool run_instance(struct verify_context *context, const struct case_line *c,
                   const struct instance *in, const struct run_options *options, struct outputs *out,
                   struct result *result);
+/* The parts of it, for who launches more than once. Opens the device if it is not open and loads the
+ * operation's modules into targets[OP_MODULES_MAX]. False with the verdict set. */
+bool run_open(struct verify_context *context, const struct op *op,
+              const struct run_options *options, struct gpu_target *targets, struct result *result);
+/* Makes buffers[INSTANCE_TENSORS_MAX] with inputs uploaded and outputs filled with the pattern; an
+ * alias shares its buffer. False with the verdict set and nothing left allocated. */
+bool run_buffers_make(struct verify_context *context, const struct instance *in,
+                      const struct run_options *options, struct gpu_buffer *buffers,
+                      struct result *result);
+void run_buffers_free(struct verify_context *context, const struct instance *in,
+                      struct gpu_buffer *buffers);
 /* Sets a failing or erroneous verdict with a printf-style text. Returns false. */
 bool result_fail(struct result *result, enum verdict verdict, const char *check, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
