@@ -5,11 +5,17 @@
 
 enum { COMPRESS_THREADS = 128, SCORE_THREADS = 256, TOPK_THREADS = 256 };
 
+/* The limits of a geometry vector; none on entries that the operation does not read. */
+static struct gpu_dsa_geometry compress_scalars(const struct gpu_dsa_kpool_compress *args)
+{
+    return (struct gpu_dsa_geometry){
+        .keys = args->S, .pools = args->pools, .select_k = UINT32_MAX, .np2 = UINT32_MAX};
+}
+
 static enum gpu_status check_compress_buffers(const struct gpu_dsa_kpool_compress *args,
                                               struct gpu_report *report)
 {
-    struct gpu_dsa_geometry now = gpu_dsa_effective(
-        args->host_geom, (struct gpu_dsa_geometry){.keys = args->S, .pools = args->pools});
+    struct gpu_dsa_geometry now = gpu_dsa_effective(args->host_geom, compress_scalars(args));
     gpu_wide key_elems = (gpu_wide)now.keys * args->D;
     const struct gpu_dsa_need needs[] = {
         {args->k, "k", 2 * key_elems, 2},
@@ -28,9 +34,6 @@ static enum gpu_status check_compress_buffers(const struct gpu_dsa_kpool_compres
 enum gpu_status gpu_dsa_kpool_compress_check(const struct gpu_dsa_kpool_compress *args,
                                              struct gpu_report *report)
 {
-    struct gpu_dsa_geometry now = gpu_dsa_effective(
-        args->host_geom, (struct gpu_dsa_geometry){.keys = args->S, .pools = args->pools});
-
     if (gpu_dsa_check_kpool(args->KP, report) != GPU_OK ||
         gpu_dsa_check_dim(args->D, report) != GPU_OK)
         return GPU_REFUSED;
@@ -39,14 +42,13 @@ enum gpu_status gpu_dsa_kpool_compress_check(const struct gpu_dsa_kpool_compress
                           "block_size %" PRIu32 " is not a multiple of index_kpool %" PRIu32
                           ": a pool would straddle a page boundary",
                           args->block_size, args->KP);
-    if (gpu_dsa_check_first_key(args->first_key, report) != GPU_OK ||
+    if (gpu_dsa_check_first_key(args->first_key, args->S, report) != GPU_OK ||
         gpu_dsa_check_end("S", args->S, report) != GPU_OK ||
-        gpu_dsa_check_end("S", now.keys, report) != GPU_OK ||
         gpu_dsa_check_end("the last pool",
                           (uint32_t)args->first_key + (uint64_t)args->pools * args->KP,
                           report) != GPU_OK ||
         gpu_dsa_check_grid(args->pools, 1, report) != GPU_OK ||
-        gpu_dsa_check_geom_grid(&now, args->pools, report) != GPU_OK)
+        gpu_dsa_check_geom(args->host_geom, compress_scalars(args), report) != GPU_OK)
         return GPU_REFUSED;
     return check_compress_buffers(args, report);
 }
@@ -71,16 +73,16 @@ enum gpu_status gpu_dsa_kpool_compress(const struct gpu_target *target,
                    (struct gpu_dim){COMPRESS_THREADS, 1, 1}, 0, values, report);
 }
 
-static struct gpu_dsa_geometry scores_geometry(const struct gpu_dsa_index_scores *args)
+static struct gpu_dsa_geometry scores_scalars(const struct gpu_dsa_index_scores *args)
 {
-    return gpu_dsa_effective(args->host_geom,
-                             (struct gpu_dsa_geometry){.keys = args->S, .pools = args->P});
+    return (struct gpu_dsa_geometry){
+        .keys = args->S, .pools = args->P, .select_k = UINT32_MAX, .np2 = UINT32_MAX};
 }
 
 static enum gpu_status check_scores_buffers(const struct gpu_dsa_index_scores *args,
                                             struct gpu_report *report)
 {
-    struct gpu_dsa_geometry now = scores_geometry(args);
+    struct gpu_dsa_geometry now = gpu_dsa_effective(args->host_geom, scores_scalars(args));
     gpu_wide cells = (gpu_wide)args->Q * now.pools;
     const struct gpu_dsa_need needs[] = {
         {args->q, "q", (gpu_wide)4 * args->Q * args->H * args->D, 4},
@@ -101,7 +103,7 @@ static enum gpu_status check_scores_buffers(const struct gpu_dsa_index_scores *a
 static enum gpu_status check_pool_indices(const struct gpu_dsa_index_scores *args,
                                           struct gpu_report *report)
 {
-    struct gpu_dsa_geometry now = scores_geometry(args);
+    struct gpu_dsa_geometry now = gpu_dsa_effective(args->host_geom, scores_scalars(args));
     uint64_t count = (uint64_t)now.pools * args->KP;
 
     for (uint64_t i = 0; args->host_pool_indices != NULL && i < count; i++) {
@@ -134,16 +136,13 @@ static enum gpu_status check_heads(uint32_t heads, struct gpu_report *report)
 enum gpu_status gpu_dsa_index_scores_check(const struct gpu_dsa_index_scores *args,
                                            struct gpu_report *report)
 {
-    struct gpu_dsa_geometry now = scores_geometry(args);
-
     if (gpu_dsa_check_kpool(args->KP, report) != GPU_OK ||
         gpu_dsa_check_dim(args->D, report) != GPU_OK || check_heads(args->H, report) != GPU_OK ||
         gpu_dsa_check_scale("scale", args->scale, report) != GPU_OK ||
         gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
         gpu_dsa_check_grid(args->P, args->Q, report) != GPU_OK ||
-        gpu_dsa_check_geom_grid(&now, args->P, report) != GPU_OK ||
+        gpu_dsa_check_geom(args->host_geom, scores_scalars(args), report) != GPU_OK ||
         gpu_dsa_check_end("S", args->S, report) != GPU_OK ||
-        gpu_dsa_check_end("S", now.keys, report) != GPU_OK ||
         check_scores_buffers(args, report) != GPU_OK)
         return GPU_REFUSED;
     return check_pool_indices(args, report);
@@ -173,11 +172,10 @@ enum gpu_status gpu_dsa_index_scores(const struct gpu_target *target,
                    report);
 }
 
-static struct gpu_dsa_geometry topk_geometry(const struct gpu_dsa_topk_pools *args)
+static struct gpu_dsa_geometry topk_scalars(const struct gpu_dsa_topk_pools *args)
 {
-    return gpu_dsa_effective(
-        args->host_geom,
-        (struct gpu_dsa_geometry){.pools = args->P, .select_k = args->select_k, .np2 = args->NP2});
+    return (struct gpu_dsa_geometry){
+        .keys = UINT32_MAX, .pools = args->P, .select_k = args->select_k, .np2 = args->NP2};
 }
 
 static enum gpu_status check_np2(uint32_t np2, uint32_t select_k, struct gpu_report *report)
@@ -189,6 +187,14 @@ static enum gpu_status check_np2(uint32_t np2, uint32_t select_k, struct gpu_rep
                           "select_k %" PRIu32 " is above NP2 %" PRIu32
                           ", the number of entries that are sorted",
                           select_k, np2);
+    return GPU_OK;
+}
+
+static enum gpu_status check_pool_count(uint32_t pools, struct gpu_report *report)
+{
+    if (pools > INT32_MAX)
+        return gpu_refuse(report, "position_range", "P %" PRIu32 " is not below 2^31: ids are i32",
+                          pools);
     return GPU_OK;
 }
 
@@ -207,19 +213,18 @@ static enum gpu_status check_topk_shared(uint32_t np2, struct gpu_report *report
 enum gpu_status gpu_dsa_topk_pools_check(const struct gpu_dsa_topk_pools *args,
                                          struct gpu_report *report)
 {
-    struct gpu_dsa_geometry now = topk_geometry(args);
+    struct gpu_dsa_geometry now = gpu_dsa_effective(args->host_geom, topk_scalars(args));
     const struct gpu_dsa_need needs[] = {
         {args->scores, "scores", (gpu_wide)4 * args->Q * now.pools, 4},
         {args->selected, "selected", (gpu_wide)4 * args->Q * now.select_k, 4},
         {args->geom, "geom", 4 * GPU_DSA_GEOM_INTS, 4},
     };
 
-    /* The launch's NP2 sizes the shared memory, also for what a geometry vector selects. */
     if (check_np2(args->NP2, args->select_k, report) != GPU_OK ||
-        check_np2(args->NP2, now.select_k, report) != GPU_OK ||
         check_np2(now.np2, now.select_k, report) != GPU_OK ||
+        gpu_dsa_check_geom(args->host_geom, topk_scalars(args), report) != GPU_OK ||
         gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
-        gpu_dsa_check_end("P", now.pools, report) != GPU_OK ||
+        check_pool_count(args->P, report) != GPU_OK ||
         check_topk_shared(args->NP2, report) != GPU_OK ||
         gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK)
         return GPU_REFUSED;

@@ -71,10 +71,11 @@ enum gpu_status gpu_dsa_check_dim(uint32_t dim, struct gpu_report *report)
     return GPU_OK;
 }
 
-enum gpu_status gpu_dsa_check_first_key(int32_t first_key, struct gpu_report *report)
+enum gpu_status gpu_dsa_check_first_key(int32_t first_key, uint32_t keys, struct gpu_report *report)
 {
-    if (first_key < 0)
-        return gpu_refuse(report, "first_key", "first_key %" PRId32 " is negative", first_key);
+    if (first_key < 0 || (uint32_t)first_key > keys)
+        return gpu_refuse(report, "first_key",
+                          "first_key %" PRId32 " is outside the %" PRIu32 " keys", first_key, keys);
     return GPU_OK;
 }
 
@@ -100,13 +101,31 @@ enum gpu_status gpu_dsa_check_geom_rows(const struct gpu_buffer *geom, const int
     return GPU_OK;
 }
 
-enum gpu_status gpu_dsa_check_geom_grid(const struct gpu_dsa_geometry *effective, uint32_t grid,
-                                        struct gpu_report *report)
+/* Whether an entry lies in [0, limit]. */
+static bool geom_inside(int32_t entry, uint32_t limit)
 {
-    if (effective->pools > grid)
+    return entry >= 0 && (uint32_t)entry <= limit;
+}
+
+enum gpu_status gpu_dsa_check_geom(const int32_t *host_geom, struct gpu_dsa_geometry scalars,
+                                   struct gpu_report *report)
+{
+    if (host_geom == NULL) return GPU_OK;
+    if (!geom_inside(host_geom[0], scalars.keys))
         return gpu_refuse(report, "pool_range",
-                          "the geometry vector has %" PRIu32 " pools but the grid only %" PRIu32,
-                          effective->pools, grid);
+                          "the geometry vector's S %" PRId32 " is outside 0..S %" PRIu32,
+                          host_geom[0], scalars.keys);
+    if (!geom_inside(host_geom[1], scalars.pools) ||
+        !geom_inside(host_geom[2], (uint32_t)host_geom[1]))
+        return gpu_refuse(report, "pool_range",
+                          "the geometry vector's %" PRId32 " pools, %" PRId32
+                          " of them complete, are outside 0..P %" PRIu32,
+                          host_geom[1], host_geom[2], scalars.pools);
+    if (!geom_inside(host_geom[3], scalars.select_k))
+        return gpu_refuse(report, "select_k_range",
+                          "the geometry vector's select_k %" PRId32
+                          " is outside 0..select_k %" PRIu32,
+                          host_geom[3], scalars.select_k);
     return GPU_OK;
 }
 

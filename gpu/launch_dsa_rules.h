@@ -44,25 +44,26 @@ enum gpu_status gpu_dsa_check_scale(const char *name, float scale, struct gpu_re
 /* Rule "dim_multiple_of_32"; a width of 0 is refused too. */
 enum gpu_status gpu_dsa_check_dim(uint32_t dim, struct gpu_report *report);
 
-/* Rule "first_key": not negative. At or past the last key it just leaves every slot invalid. */
-enum gpu_status gpu_dsa_check_first_key(int32_t first_key, struct gpu_report *report);
+/* Rule "first_key": inside [0, keys], with the scalar S; keys itself means that none is valid. A
+ * geometry vector may end before first_key, which leaves every slot invalid. */
+enum gpu_status gpu_dsa_check_first_key(int32_t first_key, uint32_t keys,
+                                        struct gpu_report *report);
 
-/* The numbers a launch with this geometry vector runs under: those of host_geom where there is one,
- * else the scalars. Negative entries become numbers past 2^31, which the rules refuse. */
+/* The numbers a launch runs under: those of host_geom where there is one, else the scalars. */
 struct gpu_dsa_geometry {
     uint32_t keys, pools, select_k, np2;
 };
 struct gpu_dsa_geometry gpu_dsa_effective(const int32_t *host_geom,
                                           struct gpu_dsa_geometry scalars);
 
+/* Rules "pool_range" and "select_k_range": a geometry vector stays inside the scalars, which size
+ * the grid, the buffers and the shared memory. */
+enum gpu_status gpu_dsa_check_geom(const int32_t *host_geom, struct gpu_dsa_geometry scalars,
+                                   struct gpu_report *report);
+
 /* Rule "geom_rows": output rows are strided by the scalars, so a geometry vector allows one row. */
 enum gpu_status gpu_dsa_check_geom_rows(const struct gpu_buffer *geom, const int32_t *host_geom,
                                         uint32_t rows, struct gpu_report *report);
-
-/* Rule "pool_range": the geometry's pools must lie inside the grid, or some would never be
- * computed. */
-enum gpu_status gpu_dsa_check_geom_grid(const struct gpu_dsa_geometry *effective, uint32_t grid,
-                                        struct gpu_report *report);
 
 /* The address a kernel gets for an optional buffer. */
 uint64_t gpu_dsa_address(const struct gpu_buffer *buffer);

@@ -6,11 +6,10 @@
 
 enum { SELECT_THREADS = 256 };
 
-static struct gpu_dsa_geometry expand_geometry(const struct gpu_dsa_expand_selection *args)
+static struct gpu_dsa_geometry expand_scalars(const struct gpu_dsa_expand_selection *args)
 {
-    return gpu_dsa_effective(
-        args->host_geom,
-        (struct gpu_dsa_geometry){.keys = args->S, .pools = args->P, .select_k = args->select_k});
+    return (struct gpu_dsa_geometry){
+        .keys = args->S, .pools = args->P, .select_k = args->select_k, .np2 = UINT32_MAX};
 }
 
 static enum gpu_status check_width(const struct gpu_dsa_expand_selection *args,
@@ -32,20 +31,20 @@ static enum gpu_status check_width(const struct gpu_dsa_expand_selection *args,
 }
 
 static enum gpu_status check_select_k(const struct gpu_dsa_expand_selection *args,
-                                      uint32_t select_k, struct gpu_report *report)
+                                      struct gpu_report *report)
 {
-    if (select_k > args->index_topk / args->KP)
+    if (args->select_k > args->index_topk / args->KP)
         return gpu_refuse(report, "select_k_range",
                           "select_k %" PRIu32 " is above index_topk / index_kpool = %" PRIu32
                           ": the pools would not fit the row",
-                          select_k, args->index_topk / args->KP);
+                          args->select_k, args->index_topk / args->KP);
     return GPU_OK;
 }
 
 static enum gpu_status check_expand_buffers(const struct gpu_dsa_expand_selection *args,
                                             struct gpu_report *report)
 {
-    struct gpu_dsa_geometry now = expand_geometry(args);
+    struct gpu_dsa_geometry now = gpu_dsa_effective(args->host_geom, expand_scalars(args));
     const struct gpu_dsa_need needs[] = {
         {args->selected, "selected", (gpu_wide)4 * args->Q * now.select_k, 4},
         {args->pool_indices, "pool_indices", (gpu_wide)4 * now.pools * args->KP, 4},
@@ -63,15 +62,12 @@ static enum gpu_status check_expand_buffers(const struct gpu_dsa_expand_selectio
 enum gpu_status gpu_dsa_expand_selection_check(const struct gpu_dsa_expand_selection *args,
                                                struct gpu_report *report)
 {
-    struct gpu_dsa_geometry now = expand_geometry(args);
-
     if (gpu_dsa_check_kpool(args->KP, report) != GPU_OK || check_width(args, report) != GPU_OK ||
-        check_select_k(args, args->select_k, report) != GPU_OK ||
-        check_select_k(args, now.select_k, report) != GPU_OK ||
+        check_select_k(args, report) != GPU_OK ||
+        gpu_dsa_check_geom(args->host_geom, expand_scalars(args), report) != GPU_OK ||
         gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
         gpu_dsa_check_end("S", args->S, report) != GPU_OK ||
-        gpu_dsa_check_end("S", now.keys, report) != GPU_OK ||
-        gpu_dsa_check_first_key(args->first_key, report) != GPU_OK ||
+        gpu_dsa_check_first_key(args->first_key, args->S, report) != GPU_OK ||
         gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK)
         return GPU_REFUSED;
     return check_expand_buffers(args, report);
@@ -119,9 +115,7 @@ enum gpu_status gpu_dsa_topk_to_mask_check(const struct gpu_dsa_topk_to_mask *ar
         {args->mask, "mask", (gpu_wide)args->Q * args->S, 1},
     };
 
-    if (gpu_dsa_check_end("S", args->S, report) != GPU_OK ||
-        gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK)
-        return GPU_REFUSED;
+    if (gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK) return GPU_REFUSED;
     return gpu_dsa_check_buffers(needs, sizeof(needs) / sizeof(needs[0]), report);
 }
 

@@ -176,6 +176,7 @@ static struct gpu_dsa_kpool_compress compress_args(void)
 Test(launch_dsa, compress_refusals)
 {
     static const int32_t wide[5] = {37, 11, 8, 8, 8}, negative[5] = {-1, 1, 1, 1, 1};
+    static const int32_t complete[5] = {37, 4, 5, 1, 1};
     struct gpu_dsa_kpool_compress args = compress_args();
     struct gpu_buffer small = {.address = 4096, .size_bytes = 2 * 37 * 64 - 1};
 
@@ -188,12 +189,15 @@ Test(launch_dsa, compress_refusals)
     COMPRESS_REFUSES(S, (1u << 31) + 1, "position_range",
                      "S reaches index 2147483648, beyond 2^31 - 1");
     COMPRESS_REFUSES(pools, 0x20000000, "position_range", "the last pool reaches index 2147483649");
-    COMPRESS_REFUSES(first_key, -1, "first_key", "first_key -1 is negative");
-    COMPRESS_REFUSES(host_geom, wide, "pool_range", "11 pools but the grid only 10");
-    COMPRESS_REFUSES(host_geom, negative, "position_range", "S reaches index 4294967294");
+    COMPRESS_REFUSES(first_key, -1, "first_key", "first_key -1 is outside the 37 keys");
+    COMPRESS_REFUSES(first_key, 38, "first_key", "first_key 38");
+    COMPRESS_REFUSES(host_geom, wide, "pool_range",
+                     "11 pools, 8 of them complete, are outside 0..P 10");
+    COMPRESS_REFUSES(host_geom, negative, "pool_range", "S -1 is outside 0..S 37");
+    COMPRESS_REFUSES(host_geom, complete, "pool_range", "4 pools, 5 of them complete");
     COMPRESS_REFUSES(k, &small, "buffer_size", "k has 4735 bytes and needs 4736");
     args.block_size = 0; /* keys that are not paged */
-    args.first_key = 38; /* past the keys: every slot is invalid */
+    args.first_key = 37; /* no key is valid */
     accepts(gpu_dsa_kpool_compress_check(&args, &report));
     args.S = 1u << 31;
     accepts(gpu_dsa_kpool_compress_check(&args, &report));
@@ -243,7 +247,7 @@ Test(launch_dsa, index_scores_refusals)
     args.Q = 1;
     args.host_geom = geom;
     refuses(gpu_dsa_index_scores_check(&args, &report), "pool_range",
-            "4 pools but the grid only 3");
+            "4 pools, 2 of them complete, are outside 0..P 3");
     args.H = 58112;
     args.host_geom = NULL;
     accepts(gpu_dsa_index_scores_check(&args, &report));
@@ -270,14 +274,20 @@ Test(launch_dsa, topk_refusals)
                  "NP2 12");
     topk_refuses((struct gpu_dsa_topk_pools){.Q = 2, .P = 7, .NP2 = 8, .select_k = 9},
                  "select_k_np2", "select_k 9 is above NP2 8");
-    topk_refuses((struct gpu_dsa_topk_pools){.Q = 2, .P = 7, .NP2 = 8, .host_geom = geom},
-                 "geom_rows", "2 query rows");
-    topk_refuses((struct gpu_dsa_topk_pools){.Q = 1, .P = 7, .NP2 = 8, .host_geom = odd},
-                 "np2_power_of_two", "NP2 3");
-    topk_refuses((struct gpu_dsa_topk_pools){.Q = 1, .P = 7, .NP2 = 8, .host_geom = above},
-                 "select_k_np2", "select_k 5 is above NP2 4");
+    topk_refuses(
+        (struct gpu_dsa_topk_pools){.Q = 2, .P = 7, .NP2 = 8, .select_k = 4, .host_geom = geom},
+        "geom_rows", "2 query rows");
+    topk_refuses(
+        (struct gpu_dsa_topk_pools){.Q = 1, .P = 7, .NP2 = 8, .select_k = 4, .host_geom = odd},
+        "np2_power_of_two", "NP2 3");
+    topk_refuses(
+        (struct gpu_dsa_topk_pools){.Q = 1, .P = 7, .NP2 = 8, .select_k = 8, .host_geom = above},
+        "select_k_np2", "select_k 5 is above NP2 4");
+    topk_refuses(
+        (struct gpu_dsa_topk_pools){.Q = 1, .P = 2, .NP2 = 8, .select_k = 4, .host_geom = geom},
+        "pool_range", "3 pools, 2 of them complete, are outside 0..P 2");
     topk_refuses((struct gpu_dsa_topk_pools){.Q = 2, .P = UINT32_MAX, .NP2 = 8}, "position_range",
-                 "P reaches index 4294967294");
+                 "P 4294967295 is not below 2^31");
     topk_refuses((struct gpu_dsa_topk_pools){.Q = 1u << 31, .P = 7, .NP2 = 8}, "grid_limit",
                  "grid x 2147483648");
     topk_refuses(
@@ -285,9 +295,10 @@ Test(launch_dsa, topk_refusals)
         "buffer_size", "selected has 31 bytes and needs 32");
     topk_refuses((struct gpu_dsa_topk_pools){.Q = 2, .P = 7, .NP2 = 16384}, "shared_limit",
                  "NP2 16384 needs 262144 bytes");
-    topk_refuses((struct gpu_dsa_topk_pools){.Q = 1, .P = 7, .NP2 = 1, .host_geom = geom},
-                 "select_k_np2", "select_k 2 is above NP2 1");
-    args.P = 1u << 31;
+    topk_refuses(
+        (struct gpu_dsa_topk_pools){.Q = 1, .P = 7, .NP2 = 8, .select_k = 1, .host_geom = geom},
+        "select_k_range", "select_k 2 is outside 0..select_k 1");
+    args.P = INT32_MAX;
     args.NP2 = 8192;
     accepts(gpu_dsa_topk_pools_check(&args, &report));
 }
@@ -326,9 +337,10 @@ Test(launch_dsa, expand_refusals)
     EXPAND_REFUSES(width, 32, "width", "row width 32 is not index_topk 32 + 3 tail slots");
     EXPAND_REFUSES(always_tail, 0, "width", "row width 35 is not index_topk 32 + 0 tail slots");
     EXPAND_REFUSES(select_k, 9, "select_k_range", "select_k 9 is above index_topk / index_kpool");
-    EXPAND_REFUSES(host_geom, geom, "select_k_range", "select_k 9");
+    EXPAND_REFUSES(host_geom, geom, "select_k_range", "select_k 9 is outside 0..select_k 8");
     EXPAND_REFUSES(S, (1u << 31) + 1, "position_range", "S reaches index 2147483648");
-    EXPAND_REFUSES(first_key, -3, "first_key", "first_key -3 is negative");
+    EXPAND_REFUSES(first_key, -3, "first_key", "first_key -3");
+    EXPAND_REFUSES(first_key, 38, "first_key", "first_key 38 is outside the 37 keys");
     EXPAND_REFUSES(Q, 1u << 31, "grid_limit", "grid x 2147483648");
     EXPAND_REFUSES(out, &small, "buffer_size", "out has 419 bytes and needs 420");
     args.host_geom = (const int32_t[5]){37, 9, 9, 8, 16};
@@ -350,9 +362,6 @@ Test(launch_dsa, mask_and_masked_refusals)
     mask.mask = &small;
     refuses(gpu_dsa_topk_to_mask_check(&mask, &report), "buffer_size",
             "mask has 73 bytes and needs 74");
-    mask.S = (1u << 31) + 1;
-    refuses(gpu_dsa_topk_to_mask_check(&mask, &report), "position_range",
-            "S reaches index 2147483648");
     mask = (struct gpu_dsa_topk_to_mask){.Q = UINT32_MAX, .width = 3, .S = 37};
     refuses(gpu_dsa_topk_to_mask_check(&mask, &report), "grid_limit", "grid x 4294967295");
 
