@@ -27,8 +27,7 @@ WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno
 FP       := -ffp-contract=off -fno-fast-math
 CFLAGS   := -std=c17 -D_GNU_SOURCE $(OPT) -march=$(ARCH) $(FP) $(WARN) -MMD -MP -fPIC $(EXTRA_CFLAGS)
 LDFLAGS  := $(OPT) -rdynamic
-# Boost.Context is linked statically, so that a built program runs where it is absent.
-LDLIBS   := -lm -ldl -lpthread -Wl,-Bstatic -lboost_context -Wl,-Bdynamic -lcjson
+LDLIBS   := -lm -ldl -lpthread -lcjson
 
 REF_SRC     := $(filter-out ref/test_%.c,$(wildcard ref/*.c))
 GPU_SRC     := $(filter-out gpu/test_%.c gpu/cuda/test_%.c gpu/simt/test_%.c,$(wildcard gpu/*.c gpu/simt/*.c gpu/cuda/*.c))
@@ -48,7 +47,7 @@ BROKEN_SO := $(foreach m,$(BROKEN),$(B)/broken/$(m).so $(B)/broken/$(m).trace.so
 NVCC     := $(shell command -v nvcc 2>/dev/null)
 CUDA_BIN := $(if $(NVCC),$(foreach m,$(MODULES),$(B)/cuda/$(m).fatbin))
 
-.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets config clean arrows test
+.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets config clean arrows test exhaust-rotation
 
 all: build ## build the program and the kernel modules
 
@@ -140,6 +139,20 @@ $(B)/broken-cuda/%.fatbin: $(B)/broken/%.src mk/cuda-module.sh
 	$(Q)mk/cuda-module.sh --one-arch $</*.cu $@
 broken-cuda: $(foreach m,$(BROKEN),$(B)/broken-cuda/$(m).fatbin) ## build the broken kernels for the GPU
 
+# Every position and pair of the released rotation against MPFR: the oracle's values, then the
+# kernels' as the CPU backend computes them.
+$(B)/exhaust_rotation: mk/exhaust_rotation.c $(call obj,$(REF_SRC))
+	$(call say,LINK ,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MF $@.d -I. $^ -o $@ $(LDLIBS) -lmpfr -lgmp
+$(B)/dump_rotation: mk/dump_rotation.c $(call obj,$(GPU_SRC))
+	$(call say,LINK ,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MF $@.d -I. $^ -o $@ $(LDLIBS)
+exhaust-rotation: $(B)/exhaust_rotation $(B)/dump_rotation $(B)/simt/selftest_rotation.so ## check every value of the rotation against MPFR
+	$(B)/exhaust_rotation --full --threads $(JOBS)
+	$(B)/dump_rotation $(B)/simt/selftest_rotation.so $(B)/rotation.f32
+	$(B)/exhaust_rotation --full --threads $(JOBS) --dump $(B)/rotation.f32; \
+	    code=$$?; rm -f $(B)/rotation.f32; exit $$code
+
 # Fuzz targets: everything with sanitizers. Coverage leaves out what only spreads values and
 # schedules, and comparisons are watched only where bytes are parsed: elsewhere that would cost more
 # than the kernels.
@@ -151,7 +164,7 @@ ifeq ($(CONFIG),fuzz)
 $(call obj,$(REF_SRC) $(GPU_SRC) $(wildcard harness/ops/*.c) harness/compare.c harness/run.c \
     harness/verify.c harness/instance.c): CFLAGS += -fno-sanitize-coverage=trace-cmp
 $(call obj,$(wildcard gpu/simt/*.c) harness/random.c harness/values.c harness/mutate.c \
-    harness/geometry.c harness/work.c $(FUZZ_SRC)): CFLAGS += -fno-sanitize=fuzzer-no-link
+    harness/geometry.c harness/work.c $(FUZZ_SRC)): CFLAGS += -O2 -fno-sanitize=fuzzer-no-link
 endif
 $(FUZZ_BIN): $(B)/fuzz_%: $(B)/obj/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(call say,LINK ,$@)

@@ -3,7 +3,7 @@
 # it does; does nothing when everything is there.
 set -eu
 
-packages="clang libclang-rt-14-dev llvm libcriterion-dev libboost-context-dev librandom123-dev \
+packages="clang libclang-rt-14-dev llvm libcriterion-dev librandom123-dev \
 libcjson-dev libmpfr-dev gnuplot-nox"
 
 have() {
