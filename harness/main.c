@@ -15,6 +15,7 @@ static const struct {
     {"judge", command_judge, "judge outputs produced elsewhere, without a launch"},
     {"minimize", command_minimize, "shrink a failing case"},
     {"broken", command_broken, "show that kernels known to be wrong are caught"},
+    {"bench", command_bench, "how fast the kernels are, against what the device can do"},
     {"report", command_report, "what runs have shown, from their JSON lines"},
     {"selftest-cuda", command_selftest_cuda, "try the GPU backend itself on this machine"},
     {"list", command_list, "operations and the keys of their cases"},

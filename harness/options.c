@@ -166,6 +166,7 @@ static bool apply(enum option_id id, const char *text, struct options *o)
         return true;
     case OPT_BACKEND:
         o->backend = text;
+        o->backend_given = true;
         return choice("backend", text, "simt", "cuda", &second);
     case OPT_JSON: return o->json = true;
     case OPT_NO_TRACE: return o->no_trace = true;

@@ -16,7 +16,7 @@ struct options {
     uint32_t jobs, repeats, shard, shards, watchdog_ms;
     double timeout_s, budget_s;
     enum tier tier;
-    bool json, no_trace, no_relations, quiet, minimize;
+    bool json, no_trace, no_relations, quiet, minimize, backend_given;
     const char *backend, *report, *module, *source, *kernel_map;
     struct ref_error_model model;
     bool model_given;
