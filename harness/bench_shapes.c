@@ -28,7 +28,8 @@ const struct bench_shape bench_shapes[] = {
     {"qsa_score:blocks=65536,heads=4,hd=128,seed=0x1", NULL, 0},
     {"qsa_score_rows:" ROWS_8192 ",blocks=7168,heads=4,hd=128,seed=0x1", NULL, 0},
     {"qsa_score_rows_tc:" ROWS_8192 ",blocks=7168,seed=0x1", "qsa_score_rows", 21},
-    {"qsa_topk_rows:" ROWS_8192 ",topk=512,seed=0x1", NULL, 0},
+    /* Blocks so long that every row sees exactly 7168 of them. */
+    {"qsa_topk_rows:rows=8192,pos=469762047,ratio=65536,topk=512,seed=0x1", NULL, 0},
     {"qsa_gather:len=131072,count=2051,block=16,nkv=2,hd=256,seed=0x1", NULL, 0},
     {"qsa_prefill_attn:model=qwen38,rows=256,pos=32512,seed=0x1", NULL, 0},
     {"paged_decode_attn:nq=24,nkv=2,hd=256,scale=0.0625,block=16,len=2051,seed=0x1", NULL, 0},
