@@ -5,7 +5,7 @@
 
 #include "harness/random.h"
 
-enum { SAMPLES = 400, ALL_BUT_ONE_IN = 20 };
+enum { SAMPLES = 400, ALL_BUT_ONE_IN = 5 };
 /* What a parameter that the sampler leaves alone may be: rare ones (spare table entries, pages of the
  * pool, appended items) that cost little each. */
 enum { UNSAMPLED_LARGEST = 256 };

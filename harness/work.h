@@ -3,7 +3,7 @@
  * The work of an operation is multilinear in the extents that its sampler draws, but for a square in
  * one of them (a mask of S times S). So against a typical case, one with the median of every integer,
  * it is at most the product of (value / median), no factor below 1. A case may run if that product is
- * not above what all but a twentieth of the sampler's own cases have, and if no integer exceeds
+ * not above what all but a fifth of the sampler's own cases have, and if no integer exceeds
  * twice the largest that the sampler draws, which bounds the square to 4 times the sampler's. */
 #ifndef ATTEST_WORK_H
 #define ATTEST_WORK_H
