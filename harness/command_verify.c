@@ -40,27 +40,6 @@ bool wants_help(int argc, char **argv)
     return false;
 }
 
-static bool choose_ops(const struct options *o, struct plan *plan)
-{
-    for (uint32_t i = 0; i < op_count && !o->n_words; i++) plan->ops[plan->n_ops++] = op_table[i];
-    for (int w = 0; w < o->n_words; w++) {
-        uint32_t before = plan->n_ops;
-        for (uint32_t i = 0; i < op_count; i++) {
-            const struct op *op = op_table[i];
-            if (strcmp(op->name, o->words[w]) && strcmp(op->family, o->words[w])) continue;
-            bool twice = false;
-            for (uint32_t k = 0; k < plan->n_ops; k++) twice |= plan->ops[k] == op;
-            if (!twice) plan->ops[plan->n_ops++] = op;
-        }
-        if (plan->n_ops == before) {
-            fprintf(stderr, "attest: '%s' is no operation and no family; `attest list --ops` shows "
-                            "them\n", o->words[w]);
-            return false;
-        }
-    }
-    return true;
-}
-
 int command_verify(int argc, char **argv)
 {
     static struct plan plan;
@@ -69,7 +48,7 @@ int command_verify(int argc, char **argv)
         verify_help();
         return EXIT_PASS;
     }
-    if (!options_parse(argc, argv, &o) || !choose_ops(&o, &plan)) return EXIT_USAGE;
+    if (!options_parse(argc, argv, &o) || !session_ops(&o, plan.ops, &plan.n_ops)) return EXIT_USAGE;
     if ((o.source || o.module) && plan.n_ops != 1) {
         fprintf(stderr, "attest: name the one operation that %s implements\n",
                 o.source ? o.source : o.module);

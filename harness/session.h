@@ -9,6 +9,9 @@
 
 /* Runs the plan; prints; returns the exit code. `command` is the name for the replay hint. */
 int session_run(const struct plan *plan, const struct options *o, const char *command);
+/* The operations that the words name, of any family too; all of them without a word. ops has room for
+ * every operation. False after printing which word names none. */
+bool session_ops(const struct options *o, const struct op **ops, uint32_t *n_ops);
 /* Where the modules built with this program lie: the folder "simt" or "cuda" beside it. */
 bool session_module_dir(const char *backend, char *path, size_t size);
 /* Fills a verify_context from the options; compiles --source. False after printing why. */

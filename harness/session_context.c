@@ -26,6 +26,35 @@ bool session_module_dir(const char *backend, char *path, size_t size)
            (size_t)snprintf(path, size, "%s/%s", dir, backend) < size;
 }
 
+static bool is_chosen(const struct op *op, const struct op **ops, uint32_t n_ops)
+{
+    for (uint32_t i = 0; i < n_ops; i++) {
+        if (ops[i] == op) return true;
+    }
+    return false;
+}
+
+bool session_ops(const struct options *o, const struct op **ops, uint32_t *n_ops)
+{
+    *n_ops = 0;
+    for (uint32_t i = 0; i < op_count && !o->n_words; i++) ops[(*n_ops)++] = op_table[i];
+    for (int w = 0; w < o->n_words; w++) {
+        bool named = false;
+        for (uint32_t i = 0; i < op_count; i++) {
+            const struct op *op = op_table[i];
+            if (strcmp(op->name, o->words[w]) && strcmp(op->family, o->words[w])) continue;
+            named = true;
+            if (!is_chosen(op, ops, *n_ops)) ops[(*n_ops)++] = op;
+        }
+        if (!named) {
+            fprintf(stderr, "attest: '%s' is no operation and no family; `attest list --ops` shows "
+                            "them\n", o->words[w]);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* mk/simt-module.sh: beside the build folder of this program, or named by the environment. */
 static bool module_script(char *path, size_t size)
 {
