@@ -148,7 +148,7 @@ static bool minimize_trial(struct trials *t, struct trial *trial)
     uint64_t tried;
     struct verify_context x = t->context;
     struct minimize_options how = {t->options->budget_s, t->options->timeout_s, t->options->jobs,
-                                   false};
+                                   false, NULL};
     x.module_file = trial->plain;
     x.module_trace = trial->traced;
     x.trace = x.backend == &gpu_backend_simt;

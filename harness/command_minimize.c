@@ -32,7 +32,7 @@ int command_minimize(int argc, char **argv)
     }
     if (!session_context(&o, &x, &code)) return code;
     x.trace = !o.no_trace && x.backend == &gpu_backend_simt;
-    struct minimize_options how = {o.budget_s, o.timeout_s, o.jobs, !o.quiet};
+    struct minimize_options how = {o.budget_s, o.timeout_s, o.jobs, !o.quiet, NULL};
     if (!minimize_case(&x, &how, &c, &failure, &trials, error, sizeof error)) {
         fprintf(stderr, "attest: %s\n", error);
         return failure.verdict == VERDICT_PASS ? EXIT_USAGE : EXIT_INFRA;

@@ -156,7 +156,9 @@ static void keep(void *shared, uint64_t index, const struct result *r)
 static bool run_candidates(struct search *s, const struct minimize_options *o, char *error,
                            uint32_t error_size)
 {
-    struct pool_config config = {o->jobs, o->timeout_s, try_one, keep, NULL, s, NULL};
+    struct pool_config config = {o->jobs, o->timeout_s, try_one, keep, NULL, s, o->stop};
+    /* A trial that a stop leaves out must not count as one of the step before. */
+    for (uint32_t i = 0; i < s->count; i++) s->results[i].verdict = VERDICT_ERROR;
     return pool_run(&config, s->count, error, error_size);
 }
 
@@ -190,7 +192,7 @@ static bool descend(struct search *s, const struct minimize_options *o, struct c
                  verdict_names[failure->verdict], failure->check);
         return false;
     }
-    while (now() < end) {
+    while (now() < end && !(o->stop && *o->stop)) {
         make_candidates(s, c);
         if (!s->count) break;
         if (!run_candidates(s, o, error, error_size)) return false;

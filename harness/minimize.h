@@ -12,6 +12,7 @@ struct minimize_options {
     double timeout_s;  /* per trial */
     uint32_t jobs;
     bool progress;     /* a line on stderr for each step down */
+    const volatile bool *stop; /* set to end early with what was found so far; may be NULL */
 };
 
 /* Replaces *c by a smaller case that fails in the same way, and *failure by its result. Runs the
