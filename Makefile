@@ -47,7 +47,7 @@ BROKEN_SO := $(foreach m,$(BROKEN),$(B)/broken/$(m).so $(B)/broken/$(m).trace.so
 NVCC     := $(shell command -v nvcc 2>/dev/null)
 CUDA_BIN := $(if $(NVCC),$(foreach m,$(MODULES),$(B)/cuda/$(m).fatbin))
 
-.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets config clean arrows test exhaust-rotation
+.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets config clean arrows test exhaust-rotation device-check
 
 all: build ## build the program and the kernel modules
 
@@ -119,6 +119,9 @@ $(B)/cuda/%.fatbin: kernels/%.cu mk/cuda-module.sh
 	$(Q)mk/cuda-module.sh $< $@
 cuda: $(CUDA_BIN) ## build the GPU modules, where nvcc is
 	$(if $(NVCC),,@echo "  nvcc is not here: the GPU modules are left out")
+
+device-check: ## everything that needs a GPU, with a table at the end: make device-check OUT=reports/device
+	$(Q)mk/device-check.sh $(B) $(or $(OUT),reports/device)
 
 # Kernels that are wrong in one way each.
 $(B)/broken/%.src: kernels/broken/%.edit $(KERNEL_SRC) | $(B)/attest

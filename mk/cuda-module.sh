@@ -1,13 +1,20 @@
 #!/bin/sh
 # Builds a device module: machine code for each architecture listed, and PTX for later ones.
-#   mk/cuda-module.sh SRC.cu OUT.fatbin
+#   mk/cuda-module.sh [--one-arch] SRC.cu OUT.fatbin
+# --one-arch: machine code for the first architecture only, and its PTX, which takes a fraction of
+# the time; the device that runs it compiles the rest.
 # Writes OUT.fatbin and OUT.d (make rules for the headers read). Environment: NVCC (compiler),
 # CUDA_ARCHS (default "90 100 120 121"; those the compiler does not know are left out).
 # Exit status 77: there is no nvcc, nothing was built.
 set -eu
 
+one=
+if [ "${1:-}" = --one-arch ]; then
+    one=1
+    shift
+fi
 if [ $# -ne 2 ]; then
-    echo "usage: $0 SRC.cu OUT.fatbin" >&2
+    echo "usage: $0 [--one-arch] SRC.cu OUT.fatbin" >&2
     exit 2
 fi
 source=$1 out=$2
@@ -37,6 +44,7 @@ $known
 sm_$arch
 "*) code="$code -gencode arch=compute_$arch,code=sm_$arch" ;;
     esac
+    [ -z "$one" ] || [ -z "$code" ] || break
 done
 if [ -z "$code" ]; then
     echo "$0: $nvcc knows none of the architectures ${CUDA_ARCHS:-90 100 120 121}" >&2
