@@ -133,11 +133,11 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
 {
     static const int64_t dims[] = {32, 32, 64, 96, 128, 160, 192, 224, 256};
     static const double scales[] = {0.125, 0.0625, 0.17677669, 0.37, 1};
-    int64_t longest = tier == TIER_FULL ? 1500 : 200, block = rng_range(r, 1, 64);
-    int64_t around[] = {block, 32, 4}, group = rng_range(r, 1, 4);
+    int64_t longest = tier == TIER_FULL ? 1500 : 130, block = rng_range(r, 1, 64);
+    int64_t around[] = {block, 32, 4}, group = rng_range(r, 1, 3);
     case_set_int(c, "len", rng_edge(r, 0, longest, rng_pick(r, around, 3)));
     case_set_int(c, "block", block);
-    case_set_int(c, "nkv", rng_range(r, 1, 3));
+    case_set_int(c, "nkv", rng_range(r, 1, 2));
     case_set_int(c, "nq", group * case_int(c, "nkv"));
     case_set_int(c, "hd", rng_pick(r, dims, rng_one_in(r, 3) ? 9 : 4));
     case_set_real(c, "scale", scales[rng_u32(r) % 5]);

@@ -196,7 +196,7 @@ bool qsa_cache_make(struct qsa_cache *cache, const struct case_line *c, struct i
     cache->change = case_has(c, "change") ? case_int(c, "change") : -1;
     cache->k_data = qsa_data_make(c, regime, 0x4b, FIELD_KEY, hd);
     cache->v_data = qsa_data_make(c, regime, 0x56, FIELD_VALUE, hd);
-    cache->k_data.f.needle_row = cache->v_data.f.needle_row = len ? case_seed(c) % len : 0;
+    cache->k_data.f.needle_row = cache->v_data.f.needle_row = case_seed(c) % 8;
     cache->v_data.exponent = case_has(c, "double") ? (int)case_int(c, "double") : 0;
     if (!paging_make(&cache->paging, &length, 1, table_len, block, page_elems,
                      orders[case_int(c, "pages")], page_seed))

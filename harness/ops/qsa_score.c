@@ -23,10 +23,9 @@ static const struct param params[] = {
 static const struct preset presets[] = {{"qwen38", "heads=4,hd=128"}, {NULL, NULL}};
 
 static const char *const always[] = {
-    "qsa_score:model=qwen38,blocks=513,regime=low_bits,seed=0x38",
+    "qsa_score:model=qwen38,blocks=130,regime=low_bits,seed=0x38",
     "qsa_score:heads=2,hd=32,blocks=4099,regime=relu_ties,seed=0x39",
-    "qsa_score:heads=9,hd=1024,blocks=2,seed=0x3a",
-    "qsa_score:heads=1,hd=32,blocks=65537,regime=walk,seed=0x3b", NULL};
+    "qsa_score:heads=9,hd=1024,blocks=2,seed=0x3a", NULL};
 
 static void gpu_args(const struct case_line *c, struct gpu_qsa_score *a)
 {

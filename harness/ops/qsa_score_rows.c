@@ -27,9 +27,8 @@ static const struct param params[] = {
 static const struct preset presets[] = {{"qwen38", "ratio=4,heads=4,hd=128"}, {NULL, NULL}};
 
 static const char *const always[] = {
-    "qsa_score_rows:model=qwen38,rows=2,pos=2050,blocks=513,pad=+3,seed=0x38",
+    "qsa_score_rows:model=qwen38,rows=1,pos=2051,blocks=513,pad=+3,seed=0x38",
     "qsa_score_rows:rows=2,pos=12000,blocks=3001,heads=1,hd=32,regime=relu_ties,seed=0x39",
-    "qsa_score_rows:rows=1,pos=65534,ratio=1,blocks=65535,heads=1,hd=32,seed=0x3a",
     "qsa_score_rows:rows=3,pos=1048575,ratio=65536,blocks=19,heads=3,hd=96,seed=0x3b", NULL};
 
 static bool ref_accepts(const struct case_line *c, const struct instance *in,

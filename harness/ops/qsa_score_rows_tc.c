@@ -39,8 +39,7 @@ static const struct preset presets[] = {{"qwen38", "ratio=4"}, {NULL, NULL}};
 
 static const char *const always[] = {
     "qsa_score_rows_tc:model=qwen38,rows=10,pos=2046,blocks=513,pad=+3,seed=0x38",
-    "qsa_score_rows_tc:rows=17,pos=16383,blocks=4097,regime=relu_ties,seed=0x39",
-    "qsa_score_rows_tc:rows=1,pos=262143,ratio=4,blocks=65536,regime=low_bits,seed=0x3a",
+    "qsa_score_rows_tc:rows=1,pos=12287,blocks=3073,regime=relu_ties,seed=0x39",
     "qsa_score_rows_tc:rows=1,pos=1,ratio=4,blocks=1,seed=0x3b", NULL};
 
 static bool ref_accepts(const struct case_line *c, const struct instance *in,
