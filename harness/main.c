@@ -14,6 +14,7 @@ static const struct {
     {"explain", command_explain, "show what a case is and where it goes wrong"},
     {"judge", command_judge, "judge outputs produced elsewhere, without a launch"},
     {"minimize", command_minimize, "shrink a failing case"},
+    {"fuzz", command_fuzz, "search for failing cases until the time is up"},
     {"broken", command_broken, "show that kernels known to be wrong are caught"},
     {"bench", command_bench, "how fast the kernels are, against what the device can do"},
     {"report", command_report, "what runs have shown, from their JSON lines"},

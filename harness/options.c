@@ -11,7 +11,8 @@
 enum option_id {
     OPT_CASES = 256, OPT_GEOMETRIES, OPT_SEED, OPT_JOBS, OPT_REPEATS, OPT_SHARD, OPT_TIER,
     OPT_TIMEOUT, OPT_WATCHDOG, OPT_JSON, OPT_NO_TRACE, OPT_NO_RELATIONS, OPT_QUIET, OPT_BACKEND,
-    OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL, OPT_MINIMIZE, OPT_BUDGET
+    OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL, OPT_MINIMIZE, OPT_BUDGET,
+    OPT_STATE, OPT_FINDINGS
 };
 
 static const struct {
@@ -41,6 +42,8 @@ static const struct {
      "rescales_fixed"},
     {OPT_MINIMIZE, "minimize", NULL, "broken: shrink the case that catches each kernel"},
     {OPT_BUDGET, "budget", "S", "seconds that minimising or fuzzing may take (default 120)"},
+    {OPT_STATE, "state", "FILE", "fuzz: go on from FILE where there is one, and keep it up to date"},
+    {OPT_FINDINGS, "findings", "DIR", "fuzz: where findings are written (default findings)"},
     {OPT_QUIET, "quiet", NULL, "no progress, only failures and the last lines"},
 };
 enum { TABLE_SIZE = sizeof table / sizeof *table };
@@ -175,6 +178,8 @@ static bool apply(enum option_id id, const char *text, struct options *o)
     case OPT_MINIMIZE: return o->minimize = true;
     case OPT_BUDGET: return seconds("budget", text, &o->budget_s);
     case OPT_REPORT: o->report = text; return true;
+    case OPT_STATE: o->state = text; return true;
+    case OPT_FINDINGS: o->findings = text; return true;
     case OPT_MODULE: o->module = text; return true;
     case OPT_SOURCE: o->source = text; return true;
     case OPT_KERNEL: o->kernel_map = text; return true;
@@ -200,6 +205,7 @@ static void set_defaults(struct options *o)
     o->timeout_s = 120;
     o->budget_s = 120;
     o->backend = "simt";
+    o->findings = "findings";
     o->model = REF_MODEL_DEFAULT;
 }
 

@@ -240,8 +240,7 @@ static int finish(struct session *s)
     return t.cases == t.refused && t.cases ? EXIT_USAGE : EXIT_PASS;
 }
 
-/* Opens the backend in a process of its own, so that the parent never holds a device. */
-static int probe(const struct verify_context *context)
+int session_probe(const struct verify_context *context)
 {
     fflush(NULL);
     pid_t pid = fork();
@@ -269,7 +268,7 @@ int session_run(const struct plan *plan, const struct options *o, const char *co
     s.plan = plan;
     s.options = o;
     if (!session_context(o, &s.context, &code)) return code;
-    code = probe(&s.context);
+    code = session_probe(&s.context);
     if (code) return code;
     s.terminal = isatty(STDERR_FILENO) && !o->json;
     s.colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");

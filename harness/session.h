@@ -14,6 +14,9 @@ int session_run(const struct plan *plan, const struct options *o, const char *co
 bool session_ops(const struct options *o, const struct op **ops, uint32_t *n_ops);
 /* Where the modules built with this program lie: the folder "simt" or "cuda" beside it. */
 bool session_module_dir(const char *backend, char *path, size_t size);
+/* Opens the backend in a process of its own, so that this one never holds a device. The exit code,
+ * after printing why it is not EXIT_PASS. */
+int session_probe(const struct verify_context *context);
 /* Fills a verify_context from the options; compiles --source. False after printing why. */
 bool session_context(const struct options *o, struct verify_context *context, int *exit_code);
 #endif
