@@ -91,18 +91,32 @@ static cJSON *read_json(const char *path, char *error, size_t size)
     return json;
 }
 
-static bool compare(const struct wishes *w, const cJSON *now, struct report_changes *changes,
+/* The report's own numbers are read back too, so that both sides went through the same rounding. */
+static bool compare(const struct wishes *w, const char *data, struct report_changes *changes,
                     char *error, size_t size)
 {
-    char why[200];
+    char why[200] = "out of memory";
     if (!w->against) return true;
     cJSON *baseline = read_json(w->against, error, size);
     if (!baseline) return false;
+    cJSON *now = cJSON_Parse(data);
     changes->baseline = strdup(w->against);
-    bool fine = changes->baseline && report_against(now, baseline, changes, why, sizeof why);
+    bool fine = now && changes->baseline &&
+                report_against(now, baseline, changes, why, sizeof why);
     if (!fine) error_text(error, size, "%s: %s", w->against, why);
+    cJSON_Delete(now);
     cJSON_Delete(baseline);
     return fine;
+}
+
+/* The text of tolerance.json; freed with cJSON_free. */
+static char *make_data(const struct wishes *w, const struct report *r, char *error, size_t size)
+{
+    cJSON *json = report_json(r, w->date);
+    char *data = json ? cJSON_Print(json) : NULL;
+    cJSON_Delete(json);
+    if (!data) error_text(error, size, "out of memory");
+    return data;
 }
 
 static bool write_one(const char *folder, const char *name, const char *text, char *error,
@@ -117,19 +131,17 @@ static bool write_one(const char *folder, const char *name, const char *text, ch
     return report_write_file(path, text, strlen(text), error, size);
 }
 
-static bool write_all(const struct wishes *w, const struct report *r, const cJSON *json,
+static bool write_all(const struct wishes *w, const struct report *r, const char *data,
                       const struct report_changes *changes, char *error, size_t size)
 {
     struct report_plots plots;
     report_plots_make(r, w->gnuplot, &plots);
     if (plots.note[0]) fprintf(stderr, "attest: report: %s\n", plots.note);
-    char *data = cJSON_Print(json);
     char *markdown = report_markdown(r, changes, w->date);
     char *html = report_html(r, changes, w->date, &plots);
     bool fine = write_one(w->out, "tolerance.json", data, error, size) &&
                 write_one(w->out, "tolerance.md", markdown, error, size) &&
                 write_one(w->out, "tolerance.html", html, error, size);
-    cJSON_free(data);
     free(markdown);
     free(html);
     report_plots_free(&plots);
@@ -164,16 +176,17 @@ int command_report_write(int argc, char **argv)
     struct report_changes changes = {0};
     char error[1024];
     int code = EXIT_USAGE;
-    cJSON *json = NULL;
+    char *data = NULL;
     if (!parse(argc, argv, &w)) return EXIT_USAGE;
-    bool fine = read_input(&w, &r, error, sizeof error) && (json = report_json(&r, w.date)) &&
-                compare(&w, json, &changes, error, sizeof error);
+    bool fine = read_input(&w, &r, error, sizeof error) &&
+                (data = make_data(&w, &r, error, sizeof error)) &&
+                compare(&w, data, &changes, error, sizeof error);
     if (fine) {
-        fine = write_all(&w, &r, json, &changes, error, sizeof error);
+        fine = write_all(&w, &r, data, &changes, error, sizeof error);
         code = fine ? say(&w, &r, &changes) : EXIT_INFRA;
     }
     if (!fine) fprintf(stderr, "attest: %s\n", error);
-    cJSON_Delete(json);
+    cJSON_free(data);
     report_changes_free(&changes);
     report_free(&r);
     return code;

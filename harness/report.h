@@ -79,7 +79,7 @@ struct report {
     struct report_backend *backends; /* by name */
     size_t n_backends;
     struct report_broken *broken; /* by name and backend */
-    size_t n_broken, n_caught;
+    size_t n_broken, n_caught, n_untried; /* untried: an error kept it from running */
     struct report_failure *failures; /* failed and erroneous cases and sweeps, by case text */
     size_t n_failures;
     struct report_timing *timings; /* of records with limit_seconds, by case text */

@@ -191,7 +191,10 @@ bool report_finish(struct report *r, char *error, size_t size)
         r->geometries_refused += o->geometries_refused;
         r->sweeps_failed += o->sweeps_failed;
     }
-    for (size_t i = 0; i < r->n_broken; i++) r->n_caught += r->broken[i].verdict == VERDICT_FAIL;
+    for (size_t i = 0; i < r->n_broken; i++) {
+        r->n_caught += r->broken[i].verdict == VERDICT_FAIL;
+        r->n_untried += r->broken[i].verdict == VERDICT_ERROR;
+    }
     for (size_t i = 0; i < r->n_timings; i++)
         r->n_over += r->timings[i].seconds > r->timings[i].limit_seconds;
     return true;
@@ -201,9 +204,9 @@ enum report_state report_state(const struct report *r)
 {
     if (r->total.failed || r->sweeps_failed || r->unsteady || r->pairs_different || r->n_over)
         return REPORT_WRONG;
-    if (r->n_caught < r->n_broken) return REPORT_BLIND;
-    return r->total.errors || !r->total.passed || !r->total.compared ? REPORT_UNCERTAIN
-                                                                    : REPORT_RIGHT;
+    if (r->n_caught + r->n_untried < r->n_broken) return REPORT_BLIND;
+    bool judged = r->total.passed && r->total.compared;
+    return r->total.errors || r->n_untried || !judged ? REPORT_UNCERTAIN : REPORT_RIGHT;
 }
 
 const char *report_date(const struct report *r, const char *date)

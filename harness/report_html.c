@@ -5,7 +5,7 @@
 
 #include "harness/report_words.h"
 
-enum { FAILURES_SHOWN = 40 };
+enum { FAILURES_OPEN = 4, FAILURES_SHOWN = 40 };
 
 void html_text(FILE *f, const char *text)
 {
@@ -103,9 +103,9 @@ static void figures(FILE *f, const struct report *r)
     snprintf(below, sizeof below, "%s passed, %s refused", report_grouped(r->total.passed, n),
              report_grouped(r->total.refused, m));
     figure(f, "Cases", report_grouped(r->total.cases, n), "", below);
-    figure(f, "Good kernels flagged", report_grouped(r->total.failed, n),
-           r->total.failed ? "bad" : "good",
-           r->total.failed ? "bugs, or false alarms" : "no false alarm");
+    uint64_t flagged = r->total.failed + r->sweeps_failed + r->unsteady + r->pairs_different;
+    figure(f, "Good kernels flagged", report_grouped(flagged, n), flagged ? "bad" : "good",
+           flagged ? "times: bugs, or false alarms" : "no false alarm");
     if (r->n_broken) {
         snprintf(n, sizeof n, "%zu of %zu", r->n_caught, r->n_broken);
         figure(f, "Broken kernels caught", n, r->n_caught == r->n_broken ? "good" : "bad",
@@ -114,7 +114,8 @@ static void figures(FILE *f, const struct report *r)
         figure(f, "Broken kernels caught", "not tried", "warn", "no such data");
     }
     worst(f, r);
-    figure(f, "Checks made", report_grouped(report_checks(&r->total), n), "", "of 11 kinds");
+    snprintf(below, sizeof below, "of %d kinds", CHECK_COUNT);
+    figure(f, "Checks made", report_grouped(report_checks(&r->total), n), "", below);
     snprintf(below, sizeof below, "%s left open", report_grouped(r->total.unjudged, m));
     figure(f, "Elements judged", report_grouped(r->total.compared, n), "", below);
     snprintf(below, sizeof below, "of %s at random", report_grouped(r->geometries, m));
@@ -155,29 +156,35 @@ static void links(FILE *f, const struct report *r, const struct report_changes *
     fputs("<a href=\"#reading\">How to read this</a></nav>\n", f);
 }
 
+static void failure(FILE *f, const struct report_failure *x)
+{
+    fprintf(f, "<div class=\"failure\"><span class=\"bad\">%s</span> ",
+            x->verdict == VERDICT_ERROR ? "ERROR" : "FAIL");
+    html_text(f, x->check);
+    fputs(" <span class=\"muted\">on ", f);
+    html_text(f, x->backend);
+    fputs("</span><br><code>", f);
+    html_text(f, x->case_text);
+    fputs("</code>", f);
+    if (x->text[0]) {
+        fputs("<pre>", f);
+        html_text(f, x->text);
+        fputs("</pre>", f);
+    }
+    fputs("</div>\n", f);
+}
+
 static void failures(FILE *f, const struct report *r)
 {
     if (!r->n_failures) return;
     fprintf(f, "<section id=\"failures\"><h2>Failures: %zu</h2>\n", r->n_failures);
     for (size_t i = 0; i < r->n_failures && i < FAILURES_SHOWN; i++) {
-        const struct report_failure *x = &r->failures[i];
-        fprintf(f, "<div class=\"failure\"><span class=\"bad\">%s</span> ",
-                x->verdict == VERDICT_ERROR ? "ERROR" : "FAIL");
-        html_text(f, x->check);
-        fputs(" <span class=\"muted\">on ", f);
-        html_text(f, x->backend);
-        fputs("</span><br><code>", f);
-        html_text(f, x->case_text);
-        fputs("</code>", f);
-        if (x->text[0]) {
-            fputs("<pre>", f);
-            html_text(f, x->text);
-            fputs("</pre>", f);
-        }
-        fputs("</div>\n", f);
+        if (i == FAILURES_OPEN) fputs("<details><summary>More failures</summary>\n", f);
+        failure(f, &r->failures[i]);
     }
+    if (r->n_failures > FAILURES_OPEN) fputs("</details>\n", f);
     if (r->n_failures > FAILURES_SHOWN)
-        fprintf(f, "<p>%zu more are not shown.</p>", r->n_failures - FAILURES_SHOWN);
+        fprintf(f, "<p>%zu more are not shown.</p>\n", r->n_failures - FAILURES_SHOWN);
     fputs("</section>\n", f);
 }
 

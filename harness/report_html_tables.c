@@ -81,7 +81,7 @@ void html_operations(FILE *f, const struct report *r)
     char text[32];
     fputs("<section id=\"operations\"><h2>Operations</h2>\n", f);
     html_table(f, "Operations", "operation|contract|verdict|#cases|#refused|#judged elements|"
-                                "#worst err/E|#worst ulp|#correctly rounded|err/E|refusals agreed");
+                                "#worst err/E|err/E|#worst ulp|#correctly rounded|refusals agreed");
     for (size_t i = 0; i < r->n_ops; i++) {
         const struct report_op *o = &r->ops[i];
         fputs("<tr>", f);
@@ -92,8 +92,8 @@ void html_operations(FILE *f, const struct report *r)
         count(f, o->total.refused);
         count(f, o->total.compared);
         number(f, report_ratio(o, text));
-        error_cells(f, &o->total);
         strip(f, o->total.spread.ratio, RATIO_BINS, 1, distribution_ratio_name);
+        error_cells(f, &o->total);
         fprintf(f, "<td>%s of ", report_grouped(o->geometries_refused, text));
         fprintf(f, "%s</td></tr>\n", report_grouped(o->geometries, text));
     }
@@ -106,6 +106,22 @@ static void plot(FILE *f, const char *svg, const char *caption, const char *styl
     if (!svg) return;
     fprintf(f, "<figure%s role=\"img\" aria-label=\"%s\">%s<figcaption>%s</figcaption></figure>\n",
             style, caption, svg, caption);
+}
+
+static void op_plots(FILE *f, char *const *svg)
+{
+    static const char *const captions[PLOT_KINDS] = {
+        [PLOT_RATIO] = "Elements by share of the error bound",
+        [PLOT_ULP] = "Elements by distance from the exact value",
+        [PLOT_MARGIN] = "Selected rows by boundary margin"};
+    bool any = false;
+    for (int k = 0; k < PLOT_KINDS; k++) {
+        if (!svg[k]) continue;
+        if (!any) fputs("<div class=\"plots\">\n", f);
+        any = true;
+        plot(f, svg[k], captions[k], "");
+    }
+    if (any) fputs("</div>\n", f);
 }
 
 static void regime_row(FILE *f, const struct report_regime *g, bool errors, bool rows)
@@ -140,7 +156,8 @@ static void regimes(FILE *f, const struct report_op *o)
     snprintf(columns, sizeof columns, "regime|verdict|#cases|#judged%s%s",
              errors ? "|#worst err/E|err/E|#worst ulp|#correctly rounded|ulp|#left open" : "",
              rows ? "|#rows identical|#equivalent|margin" : "");
-    fprintf(f, "<details><summary>%zu regimes</summary>\n", o->n_regimes);
+    fprintf(f, "<details><summary>%zu regime%s</summary>\n", o->n_regimes,
+            o->n_regimes == 1 ? "" : "s");
     html_table(f, o->name, columns);
     for (size_t i = 0; i < o->n_regimes; i++) regime_row(f, &o->regimes[i], errors, rows);
     html_table_end(f);
@@ -164,14 +181,8 @@ void html_errors(FILE *f, const struct report *r, const struct report_plots *plo
         const struct report_op *o = &r->ops[i];
         fputs("<article class=\"op\"><h3><code>", f);
         html_text(f, o->name);
-        fprintf(f, "</code><span class=\"contract\">%s</span></h3>\n<div class=\"plots\">",
-                contract_of(o));
-        if (plots->ops && i < plots->n_ops) {
-            plot(f, plots->ops[i][PLOT_RATIO], "Elements by their share of the error bound, err/E", "");
-            plot(f, plots->ops[i][PLOT_ULP], "Elements by their distance from the exact value, ulp", "");
-            plot(f, plots->ops[i][PLOT_MARGIN], "Selected rows by their boundary margin", "");
-        }
-        fputs("</div>\n", f);
+        fprintf(f, "</code><span class=\"contract\">%s</span></h3>\n", contract_of(o));
+        if (plots->ops) op_plots(f, plots->ops[i]);
         regimes(f, o);
         fputs("</article>\n", f);
     }
@@ -219,13 +230,12 @@ void html_checks(FILE *f, const struct report *r)
 
 static void broken_row(FILE *f, const struct report_broken *b)
 {
-    bool caught = b->verdict == VERDICT_FAIL;
+    const char *tone = b->verdict == VERDICT_FAIL ? "good" : "bad";
     fputs("<tr>", f);
     code(f, b->name);
     fputs("<td>", f);
     html_text(f, b->kind);
-    fprintf(f, "</td><td><span class=\"%s\">%s</span></td><td>", caught ? "good" : "bad",
-            caught ? "caught" : "MISSED");
+    fprintf(f, "</td><td><span class=\"%s\">%s</span></td><td>", tone, report_outcome(b));
     html_text(f, b->check);
     fputs("</td>", f);
     count(f, b->cases);

@@ -10,9 +10,7 @@ enum { FAILURES_KEPT = 200 };
 
 static void add_number(cJSON *to, const char *key, double value)
 {
-    char text[40];
-    snprintf(text, sizeof text, "%.17g", value);
-    cJSON_AddRawToObject(to, key, text);
+    cJSON_AddNumberToObject(to, key, value);
 }
 
 static void add_count(cJSON *to, const char *key, uint64_t value)
@@ -23,9 +21,7 @@ static void add_count(cJSON *to, const char *key, uint64_t value)
 /* Times are what they are to a millisecond. */
 static void add_seconds(cJSON *to, const char *key, double value)
 {
-    char text[40];
-    snprintf(text, sizeof text, "%.3f", value);
-    cJSON_AddRawToObject(to, key, text);
+    cJSON_AddNumberToObject(to, key, round(1e3 * value) / 1e3);
 }
 
 static void add_bins(cJSON *to, const char *key, const uint64_t *bins, int count)
@@ -127,6 +123,7 @@ static void add_broken(cJSON *to, const struct report *r)
         cJSON_AddStringToObject(item, "like", b->like);
         cJSON_AddStringToObject(item, "bug", b->bug);
         cJSON_AddBoolToObject(item, "caught", b->verdict == VERDICT_FAIL);
+        cJSON_AddStringToObject(item, "verdict", verdict_names[b->verdict]);
         cJSON_AddStringToObject(item, "check", b->check);
         add_count(item, "cases", b->cases);
         add_seconds(item, "seconds", b->seconds);

@@ -188,7 +188,7 @@ static void broken(FILE *f, const struct report *r)
         plain(f, b->name);
         fprintf(f, "` | %s | %s | ", b->kind, b->like);
         if (b->verdict == VERDICT_FAIL) plain(f, b->check);
-        else fputs("**MISSED**", f);
+        else fprintf(f, "**%s**", report_outcome(b));
         fputs(" |", f);
         counted(f, b->cases);
         fprintf(f, " %.2f | %s | ", b->seconds, b->backend);

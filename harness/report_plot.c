@@ -36,6 +36,13 @@ static void start_plot(struct sketch *s, int width, int height)
             width, height, s->folder, s->count++);
 }
 
+static bool any(const uint64_t *bins, int count)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < count; i++) sum |= bins[i];
+    return sum != 0;
+}
+
 /* Counts on a logarithmic scale, down to half a one, so that a single element shows. The last
  * `n_bad` bins hold what must not be. */
 static void draw_bins(struct sketch *s, const uint64_t *bins, int count, int n_bad,
@@ -44,14 +51,15 @@ static void draw_bins(struct sketch *s, const uint64_t *bins, int count, int n_b
     FILE *f = s->script;
     start_plot(s, 420, 230);
     fprintf(f, "set logscale y\nset yrange [0.5:]\nset format y '10^{%%L}'\nset boxwidth 0.84\n"
-               "set xrange [-0.6:%d.6]\nset xtics rotate by -45 scale 0 font ',10'\n"
+               "set xrange [-0.6:%d.6]\nset xtics rotate by -45 scale 0 font ',11'\n"
                "set xtics (", count - 1);
     for (int i = 0; i < count; i++) fprintf(f, "%s\"%s\" %d", i ? ", " : "", name(i), i);
     fprintf(f, ")\nset xlabel '%s' textcolor rgb '#010203' offset 0,0.4\n$d << EOD\n", label);
+    /* An empty bin lies on the axis: gnuplot calls a plot of nothing but undefined points an error. */
     for (int i = 0; i < count; i++)
-        fprintf(f, "%d %llu %d\n", i, (unsigned long long)bins[i], i >= count - n_bad);
-    fputs("EOD\nplot $d using 1:($3 > 0 ? NaN : $2) with boxes lc rgb '#070809', "
-          "$d using 1:($3 > 0 ? $2 : NaN) with boxes lc rgb '#0a0b0c'\n", f);
+        fprintf(f, "%d %.1f %d\n", i, bins[i] ? (double)bins[i] : 0.5,
+                i >= count - n_bad ? 0x0a0b0c : 0x070809);
+    fputs("EOD\nplot $d using 1:2:3 with boxes lc rgb variable\n", f);
 }
 
 static int by_count(const void *a, const void *b)
@@ -155,13 +163,6 @@ static void draw_all(struct sketch *s, const struct report *r)
         draw_bins(s, d->margin, MARGIN_BINS, 0, distribution_margin_name, "margin / 2E");
     }
     draw_kills(s, r);
-}
-
-static bool any(const uint64_t *bins, int count)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < count; i++) sum |= bins[i];
-    return sum != 0;
 }
 
 static bool collect(const char *folder, const struct report *r, struct report_plots *p)

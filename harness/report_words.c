@@ -36,7 +36,9 @@ char *report_percent(uint64_t part, uint64_t whole, char text[32])
 char *report_small(double value, char text[32])
 {
     if (value != 0 && fabs(value) < 0.0005) snprintf(text, 32, "%.1e", value);
-    else snprintf(text, 32, value < 10 ? "%.3f" : "%.4g", value);
+    else if (value < 1000) snprintf(text, 32, value < 10 ? "%.3f" : "%.1f", value);
+    else if (value < 1e12) report_grouped((uint64_t)value, text);
+    else snprintf(text, 32, "%.1e", value);
     return text;
 }
 
@@ -62,6 +64,11 @@ char *report_ratio(const struct report_op *o, char text[32])
     if (report_has_errors(&o->total)) return report_small(o->total.worst_ratio, text);
     snprintf(text, 32, op && op->contract == CONTRACT_EXACT && o->total.compared ? "bit-exact" : "-");
     return text;
+}
+
+const char *report_outcome(const struct report_broken *b)
+{
+    return b->verdict == VERDICT_FAIL ? "caught" : b->verdict == VERDICT_ERROR ? "not run" : "MISSED";
 }
 
 uint64_t report_checks(const struct report_counts *c)
@@ -111,13 +118,16 @@ static void say_verdict(const struct report *r, struct text *t)
     case REPORT_WRONG: say_wrong(r, t); break;
     case REPORT_BLIND:
         text_add(t, "Not proved: %s cases passed, but %zu of %zu kernels that are wrong on purpose "
-                    "went unseen.", report_grouped(r->total.passed, n), r->n_broken - r->n_caught,
-                 r->n_broken);
+                    "went unseen.", report_grouped(r->total.passed, n),
+                 r->n_broken - r->n_caught - r->n_untried, r->n_broken);
         break;
     case REPORT_UNCERTAIN:
         if (r->total.errors)
             text_add(t, "Cannot say: no case failed, but %s of %s ended in an error.",
                      report_grouped(r->total.errors, n), report_grouped(r->total.cases, m));
+        else if (r->n_untried)
+            text_add(t, "Cannot say: no case failed, but %zu of %zu broken kernels did not run.",
+                     r->n_untried, r->n_broken);
         else
             text_add(t, "Cannot say: nothing was judged.");
         break;
@@ -180,6 +190,7 @@ static void say_broken(const struct report *r, struct report_words *w)
     else
         text_add(&t, "The same checks caught %zu of %zu kernels that are wrong on purpose.",
                  r->n_caught, r->n_broken);
+    if (r->n_untried) text_add(&t, " %zu did not run.", r->n_untried);
 }
 
 static void say_backends(const struct report *r, struct report_words *w)

@@ -18,7 +18,7 @@ void report_say(const struct report *report, struct report_words *words);
 char *report_grouped(uint64_t value, char text[32]);
 /* "99.98 %"; "-" where whole is 0. Never rounds up to 100 or down to 0. */
 char *report_percent(uint64_t part, uint64_t whole, char text[32]);
-/* err/E, ulps: "0.0000123" as "1.2e-05", otherwise three significant digits. */
+/* err/E, ulps: "1.2e-05", "0.467", "12.3", "346,312". value >= 0. */
 char *report_small(double value, char text[32]);
 /* Whether errors of this operation's outputs are measured against a bound. */
 bool report_has_errors(const struct report_counts *counts);
@@ -26,5 +26,7 @@ bool report_has_errors(const struct report_counts *counts);
 bool report_has_rows(const struct report_counts *counts);
 /* What the worst err/E column says: a number, or "bit-exact". */
 char *report_ratio(const struct report_op *op, char text[32]);
+/* "caught", "MISSED", "not run" */
+const char *report_outcome(const struct report_broken *broken);
 uint64_t report_checks(const struct report_counts *counts);
 #endif
