@@ -34,7 +34,7 @@ struct run {
     struct work_limit limits[64];
     struct slot slots[LONGEST_ROUND_CUDA];
     uint32_t n_slots, finished;
-    uint64_t findings, repeated, errors;
+    uint64_t repeated, errors;
     double start, end, before; /* before: seconds of earlier runs */
     bool terminal, out_of_memory;
 };
@@ -107,9 +107,9 @@ static void print_line(const struct run *run)
     double seconds = now() - run->start;
     uint64_t cases = s->cases + run->finished;
     fprintf(stderr, "%.0f s: %" PRIu64 " cases (%.1f/s), %" PRIu64 " refused, %" PRIu64
-                    " classes, %u kept, %" PRIu64 " findings",
+                    " classes, %u kept, %u findings",
             run->before + seconds, cases, (double)cases / (run->before + seconds + 1e-9), s->refused,
-            s->classes, s->n_kept, run->findings);
+            s->classes, s->n_kept, s->n_found);
 }
 
 static void tick(void *shared)
@@ -218,7 +218,6 @@ static void report_finding(struct run *run, const struct slot *slot)
     if (!run->options->quiet) fprintf(stderr, "shrinking a failure of %s: %s\n", c.op->name, r.check);
     shrink(run, &c, &r);
     case_print(&c, text, sizeof text);
-    run->findings++;
     printf("FAIL %s\n  backend %s, check %s\n%s", text, run->context.backend->name, r.check, r.text);
     if (write_finding(run, &c, &r, text, path, sizeof path)) printf("  replay: attest run %s\n", path);
     else
@@ -272,12 +271,12 @@ static int finish(const struct run *run, bool fine)
     const struct fuzz_state *s = run->state;
     if (run->terminal) fprintf(stderr, "\r\033[K");
     printf("fuzz: %" PRIu64 " cases in %.1f s, %" PRIu64 " refused on both sides, %" PRIu64
-           " empty, %" PRIu64 " errors; %" PRIu64 " geometry classes in %u kept cases; %" PRIu64
-           " findings (seen %" PRIu64 " more times); seed %" PRIu64 "\n",
+           " empty, %" PRIu64 " errors; %" PRIu64 " geometry classes in %u kept cases; %u findings, "
+           "seen %" PRIu64 " more times; seed %" PRIu64 "\n",
            s->cases, s->seconds, s->refused, s->empty, run->errors, s->classes, s->n_kept,
-           run->findings, run->repeated, s->seed);
+           s->n_found, run->repeated, s->seed);
     if (run->options->state) printf("state: %s\n", run->options->state);
-    if (run->findings || run->repeated) return EXIT_WRONG;
+    if (s->n_found) return EXIT_WRONG;
     return fine && !run->errors && s->cases ? EXIT_PASS : EXIT_INFRA;
 }
 
