@@ -56,10 +56,15 @@ uint64_t compare_bits(const struct tensor *t, const uint8_t *a, const uint8_t *b
 /* Units in the last place of the output format at |x|. */
 static double ulp_at(enum dtype dtype, double x)
 {
-    int digits = dtype == DTYPE_BF16 ? 8 : 24, exponent;
+    int digits = dtype == DTYPE_BF16 ? 8 : 24;
+    uint64_t bits;
     if (!isfinite(x)) return INFINITY;
-    frexp(x, &exponent);
-    return ldexp(1, (exponent < -125 ? -125 : exponent) - digits);
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 52 & 0x7ff) - 1022; /* 2^(exponent-1) <= |x| < 2^exponent */
+    if (x == 0) exponent = 0;                        /* as frexp has it */
+    bits = (uint64_t)(1023 + (exponent < -125 ? -125 : exponent) - digits) << 52;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 static uint16_t bf16_step(uint16_t bits, bool up)
@@ -73,10 +78,9 @@ static uint16_t bf16_step(uint16_t bits, bool up)
 /* The least |v - value| over real v that round to this bf16 code: how far the kernel's result
  * before the store must at least have been off. A tie may round either way only to even, but the
  * half-way point itself is the infimum in both cases. */
-static double bf16_distance(uint16_t got, double value)
+static double bf16_distance(uint16_t got, uint16_t nearest, double value)
 {
     double g = ref_bf16_to_f32(got);
-    uint16_t nearest = ref_bf16_from_f64(value);
     if (nearest == got || (((nearest | got) & 0x7fff) == 0)) return 0;
     if (isinf(g) || isinf(value)) return isinf(g) && isinf(value) && (g > 0) == (value > 0) ? 0 : INFINITY;
     double other = ref_bf16_to_f32(bf16_step(got, value > g));
@@ -86,9 +90,10 @@ static double bf16_distance(uint16_t got, double value)
 }
 
 /* Whether a finite element lies inside its limits; *ratio is its least explaining error over the
- * bound. numerics §5.8, last paragraph: rounding is monotone, so the rounded interval is exact. */
+ * bound. `nearest` is the value rounded to bf16. numerics §5.8, last paragraph: rounding is
+ * monotone, so the rounded interval is exact. */
 static bool within(const struct tensor *t, const uint8_t *got, uint64_t i, double value,
-                   double bound, double *ratio)
+                   double bound, uint16_t nearest, double *ratio)
 {
     double g = element_value(t->dtype, got, i), distance;
     *ratio = INFINITY;
@@ -98,9 +103,11 @@ static bool within(const struct tensor *t, const uint8_t *got, uint64_t i, doubl
     if (t->dtype == DTYPE_BF16) {
         uint16_t bits;
         memcpy(&bits, got + 2 * i, 2);
+        *ratio = 0;
+        if (bits == nearest && bound >= 0) return true; /* inside every rounded interval */
         double low = ref_bf16_to_f32(ref_bf16_from_f64(value - bound));
         double high = ref_bf16_to_f32(ref_bf16_from_f64(value + bound));
-        distance = bf16_distance(bits, value);
+        distance = bf16_distance(bits, nearest, value);
         *ratio = distance == 0 ? 0 : distance / bound;
         return g >= low && g <= high;
     }
@@ -110,10 +117,11 @@ static bool within(const struct tensor *t, const uint8_t *got, uint64_t i, doubl
     return distance <= bound;
 }
 
-static bool is_nearest(const struct tensor *t, const uint8_t *got, uint64_t i, double value)
+static bool is_nearest(const struct tensor *t, const uint8_t *got, uint64_t i, double value,
+                       uint16_t nearest)
 {
     double g = element_value(t->dtype, got, i);
-    if (t->dtype == DTYPE_BF16) return g == ref_bf16_to_f32(ref_bf16_from_f64(value));
+    if (t->dtype == DTYPE_BF16) return g == ref_bf16_to_f32(nearest);
     return g == (double)(float)value;
 }
 
@@ -128,9 +136,10 @@ static void compare_bound(const struct tensor *t, const uint8_t *got, const stru
             r->unjudged++;
             continue;
         }
-        bool right = within(t, got, i, value, bound, &ratio);
+        uint16_t nearest = t->dtype == DTYPE_BF16 ? ref_bf16_from_f64(value) : 0;
+        bool right = within(t, got, i, value, bound, nearest, &ratio);
         r->compared++;
-        r->nearest += is_nearest(t, got, i, value);
+        r->nearest += is_nearest(t, got, i, value, nearest);
         double g = element_value(t->dtype, got, i);
         if (isfinite(g) && isfinite(value)) {
             double ulp = fabs(g - value) / ulp_at(t->dtype, value);

@@ -43,11 +43,32 @@ static uint64_t data_bytes(const struct tensor *t)
     return bytes ? bytes : 1;
 }
 
+/* Small tensors come from the heap, whose memory is at hand; large ones are mapped, so that what is
+ * never touched costs nothing. */
+enum { MAPPED_BYTES = 256 << 10 };
+
+static uint8_t *data_make(const struct tensor *t)
+{
+    uint64_t bytes = data_bytes(t);
+    if (bytes < MAPPED_BYTES) return calloc(bytes, 1);
+    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+static void data_free(const struct tensor *t)
+{
+    if (data_bytes(t) < MAPPED_BYTES)
+        free(t->data);
+    else if (t->data)
+        munmap(t->data, data_bytes(t));
+}
+
 void instance_free(struct instance *in)
 {
     for (uint32_t i = 0; i < in->n_tensors; i++) {
         struct tensor *t = &in->tensors[i];
-        if (t->data && t->alias_of < 0) munmap(t->data, data_bytes(t));
+        if (t->alias_of < 0) data_free(t);
         if (t->alias_of < 0) free(t->extents);
     }
     free(in->extra);
@@ -92,12 +113,8 @@ struct tensor *instance_add_strided(struct instance *in, const char *name, enum 
     t->alias_of = -1;
     name_dims(t, dims);
     if (role == ROLE_IN) {
-        t->data = mmap(NULL, data_bytes(t), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (t->data == MAP_FAILED) {
-            t->data = NULL;
-            return NULL;
-        }
+        t->data = data_make(t);
+        if (!t->data) return NULL;
     }
     in->n_tensors++;
     return t;

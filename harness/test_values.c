@@ -146,3 +146,56 @@ Test(paging, pages_are_distinct_and_in_the_pool)
         paging_free(&p);
     }
 }
+
+Test(values, e4m3_is_the_oracles)
+{
+    for (uint64_t bits = 0; bits < UINT64_C(1) << 32; bits += 4093) {
+        float value = ref_f32_from_bits((uint32_t)bits);
+        cr_assert_eq(values_e4m3(value), ref_e4m3_from_f32(value), "%08x", (uint32_t)bits);
+    }
+    /* Every code, the half-way points above and below it, and their neighbours. */
+    for (int code = 0; code < 256; code++) {
+        float here = ref_e4m3_to_f32((uint8_t)code), next = ref_e4m3_to_f32((uint8_t)(code + 1));
+        float half = (here + next) / 2;
+        float near[] = {here, half, nextafterf(half, -1000), nextafterf(half, 1000)};
+        for (int i = 0; i < 4; i++)
+            cr_assert_eq(values_e4m3(near[i]), ref_e4m3_from_f32(near[i]), "%a", near[i]);
+    }
+}
+
+Test(values, blocks_side_by_side_are_single_blocks)
+{
+    static const uint64_t firsts[] = {0, UINT64_C(0xfffffffa), UINT64_MAX - 9};
+    uint32_t many[4 * 21], one[4];
+    for (int f = 0; f < 3; f++) {
+        random_blocks(0x123456789abcdef0u, 0x80000007u, firsts[f], 21, many);
+        for (uint32_t i = 0; i < 21; i++) {
+            random_block(0x123456789abcdef0u, 0x80000007u, firsts[f] + i, one);
+            cr_assert_arr_eq(many + 4 * i, one, sizeof one);
+        }
+    }
+}
+
+/* A row kept from before must not stand in for another one. */
+Test(values, stored_rows_follow_every_part_of_their_key)
+{
+    struct field f = field_make(1, 2, FIELD_KEY, REGIME_NORMAL, DTYPE_BF16, 64), g;
+    uint16_t row[64], other[64];
+    double value[64];
+    for (int round = 0; round < 2; round++) {
+        for (int part = 0; part < 8; part++) {
+            uint64_t r = 5 + (part == 7);
+            g = f;
+            if (part == 1) g.seed = 2;
+            if (part == 2) g.stream = 3;
+            if (part == 3) g.regime = REGIME_SUBNORMAL;
+            if (part == 4) g.unit = 2;
+            if (part == 5) g.regime = REGIME_NEEDLE;
+            if (part == 6) g.regime = REGIME_NEEDLE, g.needle_row = 5;
+            field_row_store(&g, r, DTYPE_BF16, row);
+            field_row(&g, r, value);
+            for (int c = 0; c < 64; c++) other[c] = ref_bf16_from_f32((float)value[c]);
+            cr_assert_arr_eq(row, other, sizeof row, "part %d", part);
+        }
+    }
+}

@@ -29,13 +29,16 @@ struct field field_make(uint64_t seed, uint32_t stream, enum field_kind kind, en
     return f;
 }
 
+enum { CHUNK_BLOCKS = 32 };
+
 static void normal_row(const struct field *f, uint64_t row, double *out)
 {
-    uint64_t blocks = (f->cols + 3u) / 4u;
-    uint32_t words[4];
-    for (uint32_t c = 0; c < f->cols; c++) {
-        if (c % 4 == 0) random_block(f->seed, f->stream, row * blocks + c / 4, words);
-        out[c] = random_normal_from(words[c % 4]);
+    uint32_t blocks = (f->cols + 3u) / 4u, words[4 * CHUNK_BLOCKS];
+    for (uint32_t at = 0; at < blocks; at += CHUNK_BLOCKS) {
+        uint32_t n = blocks - at < CHUNK_BLOCKS ? blocks - at : CHUNK_BLOCKS;
+        uint32_t cols = f->cols - 4 * at < 4 * n ? f->cols - 4 * at : 4 * n;
+        random_blocks(f->seed, f->stream, row * blocks + at, n, words);
+        for (uint32_t c = 0; c < cols; c++) out[4 * at + c] = random_normal_from(words[c]);
     }
 }
 
@@ -168,16 +171,74 @@ void field_row(const struct field *f, uint64_t row, double *out)
     if (f->unit != 1) scale_row(f, out, f->unit);
 }
 
-void field_row_store(const struct field *f, uint64_t row, enum dtype dtype, void *out)
+/* Round to nearest even, saturating to +-448, NaN 0x7f: as ref_e4m3_from_f32, without libm. */
+uint8_t values_e4m3(float value)
+{
+    union {
+        float f;
+        uint32_t bits;
+    } v = {.f = value};
+    uint8_t sign = v.bits >> 24 & 0x80;
+    v.bits &= 0x7fffffff;
+    if (v.bits > 0x7f800000) return 0x7f;
+    if (v.f >= 448) return sign | 0x7e;
+    if (v.f < 0x1p-6f) { /* multiples of 2^-9, which is the spacing of f32 at 2^14 */
+        v.f += 0x1p14f;
+        return sign | (v.bits & 0xf);
+    }
+    v.bits += 0x7ffff + (v.bits >> 20 & 1);
+    uint32_t code = (v.bits >> 20) - ((127 - 7) << 3);
+    return sign | (uint8_t)(code > 0x7e ? 0x7e : code);
+}
+
+static void store_row(const struct field *f, uint64_t row, enum dtype dtype, void *out)
 {
     double value[4096];
     field_row(f, row, value);
-    for (uint32_t c = 0; c < f->cols; c++) {
-        float v = (float)value[c];
-        if (dtype == DTYPE_BF16) ((uint16_t *)out)[c] = ref_bf16_from_f32(v);
-        if (dtype == DTYPE_E4M3) ((uint8_t *)out)[c] = ref_e4m3_from_f32(v);
-        if (dtype == DTYPE_F32) ((float *)out)[c] = v;
+    for (uint32_t c = 0; c < f->cols && dtype == DTYPE_BF16; c++)
+        ((uint16_t *)out)[c] = ref_bf16_from_f32((float)value[c]);
+    for (uint32_t c = 0; c < f->cols && dtype == DTYPE_E4M3; c++)
+        ((uint8_t *)out)[c] = values_e4m3((float)value[c]);
+    for (uint32_t c = 0; c < f->cols && dtype == DTYPE_F32; c++)
+        ((float *)out)[c] = (float)value[c];
+}
+
+/* Rows made lately. A case is built at least twice (the poison differs), and once for every
+ * relation, mostly with the same rows: a row is a function of its key alone. */
+enum { KEPT_ROWS = 2048, KEPT_BYTES = 1024 };
+struct kept_row {
+    struct field f;
+    uint64_t row;
+    enum dtype dtype;
+    uint8_t bytes[KEPT_BYTES];
+};
+
+static bool same_row(const struct kept_row *k, const struct field *f, uint64_t row,
+                     enum dtype dtype)
+{
+    return k->row == row && k->f.seed == f->seed && k->f.stream == f->stream &&
+           k->f.cols == f->cols && k->dtype == dtype && k->f.kind == f->kind &&
+           k->f.regime == f->regime && k->f.needle_row == f->needle_row && k->f.unit == f->unit &&
+           k->f.tiny == f->tiny && k->f.huge == f->huge;
+}
+
+void field_row_store(const struct field *f, uint64_t row, enum dtype dtype, void *out)
+{
+    static struct kept_row kept[KEPT_ROWS];
+    uint64_t hash = (row * 0x9e3779b97f4a7c15u) ^ (f->stream * UINT64_C(0xc2b2ae3d27d4eb4f));
+    struct kept_row *k = &kept[hash >> 53];
+    size_t bytes = (size_t)f->cols * dtype_bytes(dtype);
+    if (bytes > KEPT_BYTES) {
+        store_row(f, row, dtype, out);
+        return;
     }
+    if (!same_row(k, f, row, dtype)) {
+        store_row(f, row, dtype, k->bytes);
+        k->f = *f;
+        k->row = row;
+        k->dtype = dtype;
+    }
+    memcpy(out, k->bytes, bytes);
 }
 
 void poison_fill(void *target, enum dtype dtype, uint64_t elems, enum poison poison)

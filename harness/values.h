@@ -49,6 +49,8 @@ struct field field_make(uint64_t seed, uint32_t stream, enum field_kind kind, en
 void field_row(const struct field *f, uint64_t row, double *out);
 /* Fills one row in the storage format. */
 void field_row_store(const struct field *f, uint64_t row, enum dtype dtype, void *out);
+/* ref_e4m3_from_f32, faster: the data of most cases is e4m3. */
+uint8_t values_e4m3(float value);
 /* Fills `elems` elements at `target` with what must not matter. */
 void poison_fill(void *target, enum dtype dtype, uint64_t elems, enum poison poison);
 #endif
