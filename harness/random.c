@@ -52,9 +52,20 @@ void random_blocks(uint64_t seed, uint32_t stream, uint64_t first, uint32_t coun
 
 uint32_t random_u32(uint64_t seed, uint32_t stream, uint64_t index)
 {
-    uint32_t block[4];
-    random_block(seed, stream, index / 4, block);
-    return block[index % 4];
+    /* Words are mostly drawn in order: a block serves four of them. */
+    static _Thread_local struct {
+        uint64_t seed, block;
+        uint32_t stream, words[4];
+        bool made;
+    } last;
+    if (!last.made || last.block != index / 4 || last.seed != seed || last.stream != stream) {
+        random_block(seed, stream, index / 4, last.words);
+        last.seed = seed;
+        last.stream = stream;
+        last.block = index / 4;
+        last.made = true;
+    }
+    return last.words[index % 4];
 }
 
 double random_normal_from(uint32_t word)

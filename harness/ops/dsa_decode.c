@@ -215,6 +215,9 @@ static void place_row(const struct case_line *c, uint32_t key, uint32_t length,
 {
     struct rng r = {case_seed(c), STREAM_HOLES, (uint64_t)key << 32};
     uint32_t holes = width - n, used = 0;
+    bool front = case_enum_is(c, "holes", "front");
+    bool alternate = case_enum_is(c, "holes", "alternate");
+    bool interior = case_enum_is(c, "holes", "interior");
     if (case_enum_is(c, "holes", "all")) {
         holes = width;
         n = 0;
@@ -222,9 +225,9 @@ static void place_row(const struct case_line *c, uint32_t key, uint32_t length,
     for (uint32_t i = 0; i < width; i++) {
         bool hole = i >= n;
         uint32_t left = width - i, tokens_left = n - used;
-        if (case_enum_is(c, "holes", "front")) hole = i < holes;
-        if (case_enum_is(c, "holes", "alternate")) hole = tokens_left == 0 || (i % 2 == 0 && left > tokens_left);
-        if (case_enum_is(c, "holes", "interior"))
+        if (front) hole = i < holes;
+        if (alternate) hole = tokens_left == 0 || (i % 2 == 0 && left > tokens_left);
+        if (interior)
             hole = tokens_left == 0 || (i > 0 && left > tokens_left && !rng_one_in(&r, 3));
         row[i] = hole ? hole_value(c, &r, length) : tokens[used++];
     }
@@ -244,6 +247,7 @@ struct build {
     uint32_t seqs, heads, latent, width;
     uint64_t cache_bytes;
     struct tensor *k_cache, *v_cache;
+    bool same_bytes; /* V is a copy of K in a buffer of its own */
 };
 
 /* exact_int for a softmax: keys equal in every channel the query reads, so all scores are equal and
@@ -272,7 +276,7 @@ static void store_token(struct build *b, uint32_t seq, uint32_t token)
         field_row_store(&b->k, row, DTYPE_E4M3, b->k_cache->data + offset);
     }
     if (b->v_cache == b->k_cache) return;
-    if (case_enum_is(b->c, "kv", "two") || b->k.regime == REGIME_EXACT_INT)
+    if (b->same_bytes)
         memcpy(b->v_cache->data + offset, b->k_cache->data + offset, b->latent);
     else
         field_row_store(&b->v, row, DTYPE_E4M3, b->v_cache->data + offset);
@@ -414,6 +418,7 @@ static bool build_all(struct build *b)
     if (b->paging.num_pages < case_u32(c, "pool")) b->paging.num_pages = case_u32(c, "pool");
     b->cache_bytes = (uint64_t)b->paging.num_pages * b->paging.pitch_bytes;
     b->q = field_make(seed, STREAM_Q, FIELD_QUERY, regime, DTYPE_BF16, b->latent);
+    b->same_bytes = case_enum_is(c, "kv", "two") || regime == REGIME_EXACT_INT;
     b->k = field_make(seed, STREAM_K, FIELD_KEY, regime, DTYPE_E4M3, b->latent);
     b->v = field_make(seed, STREAM_V, FIELD_VALUE, regime, DTYPE_E4M3, b->latent);
 
