@@ -43,7 +43,9 @@ obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
 LIB_OBJ  := $(call obj,$(REF_SRC) $(GPU_SRC) $(HARNESS_SRC))
 TEST_OBJ := $(call obj,$(TEST_SRC))
 SIMT_SO  := $(foreach m,$(MODULES),$(B)/simt/$(m).so $(B)/simt/$(m).trace.so)
-BROKEN_SO := $(foreach m,$(BROKEN),$(B)/broken/$(m).so $(B)/broken/$(m).trace.so)
+# Races need the instrumented module to be seen in every run; for the others it would be build time.
+BROKEN_RACES := $(patsubst kernels/broken/%.edit,%,$(shell grep -l '^kind: RACE' kernels/broken/*.edit))
+BROKEN_SO := $(BROKEN:%=$(B)/broken/%.so) $(BROKEN_RACES:%=$(B)/broken/%.trace.so)
 NVCC     := $(shell command -v nvcc 2>/dev/null)
 CUDA_BIN := $(if $(NVCC),$(foreach m,$(MODULES),$(B)/cuda/$(m).fatbin))
 

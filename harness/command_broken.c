@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "harness/broken.h"
 #include "harness/commands.h"
@@ -79,7 +80,7 @@ static bool try_kernel(void *shared, void **state, uint64_t index, struct result
     bool simt = x.backend == &gpu_backend_simt;
     x.module_file = trial->plain;
     x.module_trace = trial->traced;
-    x.trace = simt && !t->options->no_trace;
+    x.trace = simt && !t->options->no_trace && access(trial->traced, R_OK) == 0;
     if (!trial->kernel.smallest[0] || t->options->minimize) {
         search(t, trial, &x, r);
     } else if (!case_parse(trial->kernel.smallest, &c, error, sizeof error)) {
@@ -151,7 +152,7 @@ static bool minimize_trial(struct trials *t, struct trial *trial)
                                    false, NULL};
     x.module_file = trial->plain;
     x.module_trace = trial->traced;
-    x.trace = x.backend == &gpu_backend_simt;
+    x.trace = x.backend == &gpu_backend_simt && access(trial->traced, R_OK) == 0;
     if (!case_parse(trial->caught_by, &c, error, sizeof error) ||
         !minimize_case(&x, &how, &c, &failure, &tried, error, sizeof error)) {
         fprintf(stderr, "attest: %s: %s\n", trial->kernel.name, error);

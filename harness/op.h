@@ -48,6 +48,7 @@ struct op {
     const struct param *params;
     uint32_t n_params;
     const struct preset *presets; /* ends with a NULL name; may be NULL */
+    uint32_t weight; /* its share of random cases: 2 means twice as many; 0 counts as 1 */
     const char *const *always;    /* cases that every verify runs first; NULL-terminated */
     const struct ref_error_model *model; /* the project's kernel's; NULL for EXACT operations */
     const struct relation *relations;    /* ends with a NULL name; may be NULL */

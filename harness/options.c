@@ -19,7 +19,7 @@ static const struct {
     enum option_id id;
     const char *name, *argument, *help;
 } table[] = {
-    {OPT_CASES, "cases", "N", "random cases an operation (default 300)"},
+    {OPT_CASES, "cases", "N", "random cases an operation (default 500; decode twice that)"},
     {OPT_SEED, "seed", "S", "seed of the choice of cases and of their data (default 1)"},
     {OPT_JOBS, "jobs", "N", "worker processes (default: one a core)"},
     {OPT_BACKEND, "backend", "NAME", "simt (on the CPU, default) or cuda"},
@@ -196,7 +196,7 @@ static void set_defaults(struct options *o)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     memset(o, 0, sizeof *o);
-    o->cases = 300;
+    o->cases = 500;
     o->geometries = 10000;
     o->seed = 1;
     o->jobs = cores > 0 && cores < 1024 ? (uint32_t)cores : 2;

@@ -11,6 +11,11 @@ uint64_t plan_fixed_cases(const struct op *op)
     return n;
 }
 
+static uint64_t random_cases(const struct plan *plan, const struct op *op)
+{
+    return plan->cases * (op->weight ? op->weight : 1);
+}
+
 static uint64_t sweeps(const struct plan *plan, const struct op *op)
 {
     return op->sample_wild ? (plan->geometries + SWEEP_GEOMETRIES - 1) / SWEEP_GEOMETRIES : 0;
@@ -18,7 +23,7 @@ static uint64_t sweeps(const struct plan *plan, const struct op *op)
 
 static uint64_t op_jobs(const struct plan *plan, const struct op *op)
 {
-    return plan_fixed_cases(op) + plan->cases + sweeps(plan, op);
+    return plan_fixed_cases(op) + random_cases(plan, op) + sweeps(plan, op);
 }
 
 static uint64_t all_jobs(const struct plan *plan)
@@ -43,7 +48,7 @@ struct job plan_job(const struct plan *plan, uint64_t index)
     uint32_t i = 0;
     while (index >= op_jobs(plan, plan->ops[i])) index -= op_jobs(plan, plan->ops[i++]);
     const struct op *op = plan->ops[i];
-    uint64_t cases = plan_fixed_cases(op) + plan->cases;
+    uint64_t cases = plan_fixed_cases(op) + random_cases(plan, op);
     if (index < cases) return (struct job){JOB_CASE, op, i, index};
     return (struct job){JOB_SWEEP, op, i, index - cases};
 }

@@ -711,6 +711,7 @@ const struct op op_dsa_decode = {
     .family = "dsa",
     .summary = "sparse decode over FP8 latent pages",
     .contract = CONTRACT_BOUND,
+    .weight = 2,
     .params = params,
     .n_params = sizeof params / sizeof *params,
     .presets = presets,
