@@ -80,22 +80,54 @@ static bool compile(const char *script, const char *flag, const char *source, co
     return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
 }
 
-/* Compiles a CUDA source from elsewhere for the CPU backend, plain and instrumented. The modules
- * stay in a folder of their own until the program ends. */
+/* Where --source is compiled: a folder of its own, removed when the program that made it ends. */
+static struct {
+    char folder[PATH_MAX - 32], plain[PATH_MAX], traced[PATH_MAX];
+    pid_t owner;
+} modules;
+
+static void remove_modules(void)
+{
+    static const char *const names[] = {"module.so", "module.d", "module.trace.so",
+                                        "module.trace.d"};
+    char path[PATH_MAX];
+    if (getpid() != modules.owner) return; /* a worker */
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", modules.folder, names[i]);
+        unlink(path);
+    }
+    rmdir(modules.folder);
+}
+
+static bool make_folder(void)
+{
+    const char *base = getenv("TMPDIR");
+    if (!base || !*base) base = P_tmpdir;
+    int n = snprintf(modules.folder, sizeof modules.folder, "%s/attest-source-XXXXXX", base);
+    if (n < 0 || (size_t)n >= sizeof modules.folder) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    if (!mkdtemp(modules.folder)) return false;
+    modules.owner = getpid();
+    snprintf(modules.plain, sizeof modules.plain, "%s/module.so", modules.folder);
+    snprintf(modules.traced, sizeof modules.traced, "%s/module.trace.so", modules.folder);
+    return atexit(remove_modules) == 0;
+}
+
+/* Compiles a CUDA source from elsewhere for the CPU backend, plain and instrumented. */
 static bool compile_source(const struct options *o, struct verify_context *x)
 {
-    static char plain[PATH_MAX], traced[PATH_MAX];
-    char script[PATH_MAX], folder[] = "/tmp/attest-source-XXXXXX";
+    const char *plain = modules.plain, *traced = modules.traced;
+    char script[PATH_MAX];
     if (access(o->source, R_OK)) {
         fprintf(stderr, "attest: --source %s: %s\n", o->source, strerror(errno));
         return false;
     }
-    if (!module_script(script, sizeof script) || !mkdtemp(folder)) {
+    if (!module_script(script, sizeof script) || !make_folder()) {
         fprintf(stderr, "attest: no place to compile %s: %s\n", o->source, strerror(errno));
         return false;
     }
-    snprintf(plain, sizeof plain, "%s/module.so", folder);
-    snprintf(traced, sizeof traced, "%s/module.trace.so", folder);
     if (!compile(script, NULL, o->source, plain) ||
         (!o->no_trace && !compile(script, "--trace", o->source, traced))) {
         fprintf(stderr, "attest: %s did not compile for the CPU backend\n", o->source);
