@@ -5,6 +5,8 @@
 #include <string.h>
 
 enum { STREAM_RAW = 11, STREAM_K_NORM = 12, STREAM_QK = 13, STREAM_Q_NORM = 14, TC_ROWS = 16 };
+/* Sampled positions from here on have one attention head: attention is slow on the CPU. */
+enum { LONG = 2000 };
 
 const char *const qsa_index_regimes[] = {
     "normal",         "relu_ties", "low_bits",     "equal",     "cancel", "specials",
@@ -167,7 +169,7 @@ static void sample_budget(struct case_line *c, struct rng *r, int64_t ratio, int
             pos = complete * ratio + rng_range(r, -1, ratio - 2);
     int64_t topk = rng_edge(r, 1, most, 8);
     if (rng_one_in(r, 3)) topk = complete + rng_range(r, -1, 1);
-    if (rng_one_in(r, 5)) { /* the released budget of 2,048 tokens, in long blocks */
+    if (rng_one_in(r, 24)) { /* the released budget of 2,048 tokens, in long blocks */
         pos = rng_range(r, 2046, 2055);
         ratio = rng_one_in(r, 2) ? 128 : 64;
         topk = 2048 / ratio;
@@ -201,6 +203,9 @@ void qsa_pipeline_sample(struct case_line *c, struct rng *r, enum tier tier, uin
             case_set_int(c, "rot", case_int(c, "ihd") / 2);
     }
     qsa_sample_pages(c, r, index);
+    if (case_int(c, "pos") < LONG) return;
+    case_set_int(c, "nq", 1);
+    case_set_int(c, "nkv", 1);
 }
 
 void qsa_pipeline_absurd(struct case_line *c, struct rng *r)

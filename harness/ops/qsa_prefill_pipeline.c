@@ -128,7 +128,7 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_int(c, "heads", 4);
     case_set_int(c, "ihd", 128);
     case_set_int(c, "nq", case_int(c, "nkv"));
-    case_set_int(c, "rows", rng_pick(r, rows, 8));
+    case_set_int(c, "rows", rng_pick(r, rows, case_int(c, "pos") < 2000 ? 8 : 3));
 }
 
 static void sample_wild(struct case_line *c, struct rng *r)
