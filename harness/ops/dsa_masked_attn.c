@@ -160,6 +160,10 @@ static void fill_token(struct build *b, uint32_t token)
     bool attended = false;
     for (uint32_t row = 0; row < b->rows; row++) attended |= b->mask[(uint64_t)row * b->len + token];
     for (uint32_t h = 0; h < b->heads; h++) {
+        /* Where an infinity is attended little can be judged: head 0 has none. */
+        bool plain = h == 0 && b->k.regime == REGIME_SPECIALS;
+        struct field k_field = b->k, v_field = b->v;
+        if (plain) k_field.regime = v_field.regime = REGIME_NORMAL;
         uint64_t key = (uint64_t)token * b->heads + h;
         uint16_t *k = (uint16_t *)instance_data(b->in, "k") + key * b->k.cols;
         uint16_t *v = (uint16_t *)instance_data(b->in, "v") + key * b->v.cols;
@@ -171,8 +175,8 @@ static void fill_token(struct build *b, uint32_t token)
         if (b->k.regime == REGIME_EXACT_INT)
             store_exact(&b->k, key, false, k);
         else
-            field_row_store(&b->k, key, DTYPE_BF16, k);
-        dsa_store_scaled(&b->v, key, (int)case_int(b->c, "double"), DTYPE_BF16, v);
+            field_row_store(&k_field, key, DTYPE_BF16, k);
+        dsa_store_scaled(&v_field, key, (int)case_int(b->c, "double"), DTYPE_BF16, v);
     }
 }
 
@@ -261,6 +265,7 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_enum(c, "regime", regimes[index % REGIMES]);
     case_set_int(c, "mask", (int64_t)(index / REGIMES + index) % 11 % MASK_KINDS);
     if (rng_one_in(r, 3)) case_set_int(c, "count", rng_range(r, 1, len));
+    if (case_enum_is(c, "regime", "specials")) case_set_int(c, "heads", rng_range(r, 2, 3));
     if (case_enum_is(c, "regime", "exact_int")) {
         case_set_enum(c, "mask", rng_one_in(r, 4) ? "one" : "random");
         case_set_int(c, "count", INT64_C(1) << rng_range(r, 0, 5));

@@ -8,6 +8,7 @@
 #include "ref/formats.h"
 
 enum { STREAM_SCORE = 1, STREAM_KIND = 2 };
+enum { MAX_SELECT = 8192 }; /* 16 bytes of shared memory each: the next power of two has no room */
 
 /* Scores have regimes of their own: what matters is how they tie and where they lie. */
 enum score_regime {
@@ -226,21 +227,25 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     if (rng_one_in(r, 4)) select = (uint32_t)rng_range(r, pools > 1 ? pools - 1 : 1, pools + 1);
     case_set_int(c, "rows", rows);
     case_set_int(c, "pools", pools);
+    if (select > MAX_SELECT) select = MAX_SELECT;
     case_set_int(c, "select", select);
     if (rng_one_in(r, 4)) {
         uint64_t np2 = dsa_power_above(select) << rng_range(r, 0, 2);
-        case_set_int(c, "np2", np2 > 8192 ? 8192 : (int64_t)np2);
+        case_set_int(c, "np2", np2 > MAX_SELECT ? MAX_SELECT : (int64_t)np2);
     }
     if (case_int(c, "np2") >= 0 && case_int(c, "np2") < select) case_set_int(c, "np2", -1);
     case_set_int(c, "regime", (int64_t)(index % SCORE_REGIMES));
     if (case_enum_is(c, "regime", "cut_tie")) {
-        case_set_int(c, "select", rng_range(r, (pools + 2) / 3, 1 + pools / 2));
+        select = (uint32_t)rng_range(r, (pools + 2) / 3, 1 + pools / 2);
+        case_set_int(c, "select", select > MAX_SELECT ? MAX_SELECT : select);
         case_set_int(c, "np2", -1);
     }
     if (rng_one_in(r, 4)) {
         case_set_int(c, "rows", 1);
         case_set_int(c, "geom", rng_range(r, 1, 2));
-        case_set_int(c, "slack", rng_edge(r, 1, 300, 64));
+        /* The scalars have slack more to select, too. */
+        case_set_int(c, "slack", select > MAX_SELECT - 300 ? 1 : rng_edge(r, 1, 300, 64));
+        if (case_int(c, "select") == MAX_SELECT) case_set_enum(c, "geom", "same");
     }
 }
 
