@@ -14,6 +14,7 @@ int command_fuzz(int argc, char **argv);
 int command_judge(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_replay(int argc, char **argv);
 /* The GPU backend tried on this machine's device, without any kernel of the project. */
 int command_selftest_cuda(int argc, char **argv);
 /* Whether --help is among the arguments. */

@@ -172,6 +172,7 @@ if [ $? = 77 ]; then
 fi
 own "GPU modules" modules.log 150 build_modules
 step "GPU backend, self-test" selftest.log 100 "$attest" selftest-cuda
+step "replay at other lengths" replay.log 30 "$attest" replay --backend cuda
 own "bench" bench.log 90 bench
 own "throughput" throughput.log 60 throughput
 own "verify on the GPU" verify-cuda.log 120 verify_cuda
