@@ -13,6 +13,7 @@ int command_broken(int argc, char **argv);
 int command_fuzz(int argc, char **argv);
 int command_judge(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_bisect(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_replay(int argc, char **argv);
 /* The GPU backend tried on this machine's device, without any kernel of the project. */

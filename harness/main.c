@@ -17,6 +17,7 @@ static const struct {
     {"fuzz", command_fuzz, "search for failing cases until the time is up"},
     {"broken", command_broken, "show that kernels known to be wrong are caught"},
     {"bench", command_bench, "how fast the kernels are, against what the device can do"},
+    {"bisect", command_bisect, "find the commit that made a case fail"},
     {"replay", command_replay, "captured launches replayed at other lengths"},
     {"report", command_report, "what runs have shown, from their JSON lines"},
     {"selftest-cuda", command_selftest_cuda, "try the GPU backend itself on this machine"},
