@@ -24,6 +24,7 @@ struct slot {
     bool finished;
     enum verdict verdict;
     struct result *failure; /* of a case that failed or could not be judged */
+    double seconds;         /* when it was known, from the start of the run */
 };
 
 struct run {
@@ -94,6 +95,7 @@ static void done(void *shared, uint64_t index, const struct result *r)
     run->finished++;
     slot->finished = true;
     slot->verdict = r->verdict;
+    slot->seconds = now() - run->start;
     if (!is_bad(r->verdict)) return;
     slot->failure = malloc(sizeof *slot->failure);
     if (slot->failure) *slot->failure = *r;
@@ -218,7 +220,8 @@ static void report_finding(struct run *run, const struct slot *slot)
     if (!run->options->quiet) fprintf(stderr, "shrinking a failure of %s: %s\n", c.op->name, r.check);
     shrink(run, &c, &r);
     case_print(&c, text, sizeof text);
-    printf("FAIL %s\n  backend %s, check %s\n%s", text, run->context.backend->name, r.check, r.text);
+    printf("FAIL %s\n  backend %s, check %s; found after %.1f s, in case %" PRIu64 "\n%s", text,
+           run->context.backend->name, r.check, slot->seconds, run->state->cases, r.text);
     if (write_finding(run, &c, &r, text, path, sizeof path)) printf("  replay: attest run %s\n", path);
     else
         printf("  replay: attest run '%s'\n  (%s: %s)\n", text, path, strerror(errno));
