@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "harness/commands.h"
+#include "harness/dictionary.h"
 #include "harness/op.h"
 #include "harness/options.h"
 
@@ -41,7 +42,12 @@ int command_list(int argc, char **argv)
     }
     if (!strcmp(argv[1], "--help")) {
         puts("attest list [--ops]     the operations\n"
-             "attest list OPERATION   the keys of its cases, presets and relations");
+             "attest list OPERATION   the keys of its cases, presets and relations\n"
+             "attest list --dictionary [FAMILY]   their words, for fuzzers");
+        return EXIT_PASS;
+    }
+    if (!strcmp(argv[1], "--dictionary")) {
+        dictionary_print(stdout, argc > 2 ? argv[2] : NULL);
         return EXIT_PASS;
     }
     for (int i = 1; i < argc; i++) {
