@@ -244,9 +244,10 @@ static bool arithmetic_rates(struct verify_context *x, struct bench_rates *rates
     snprintf(path, sizeof path, "%s/selftest_rate.fatbin", x->module_dir);
     bool fine = good(x->backend->load(x->device, path, &target.module, &report), &report, r) &&
                 make_plain(x, (uint64_t)threads * sizeof(float), &out, r);
-    if (fine) fine = kernel_ms(&target, "rate_fma_f32", (struct gpu_dim){blocks, 1, 1}, fma, &ms, r);
+    struct gpu_dim grid = {blocks, 1, 1};
+    if (fine) fine = kernel_ms(&target, "rate_fma_f32", grid, fma, &ms, r);
     if (fine) rates->f32 = threads * RATE_CHAINS * fma_rounds / (ms * 1e-3);
-    if (fine) fine = kernel_ms(&target, "rate_mma_bf16", (struct gpu_dim){blocks, 1, 1}, mma, &ms, r);
+    if (fine) fine = kernel_ms(&target, "rate_mma_bf16", grid, mma, &ms, r);
     if (fine)
         rates->matrix = threads / 32 * RATE_CHAINS * mma_rounds * MMA_MULTIPLY_ADDS / (ms * 1e-3);
     if (out.impl) x->backend->free(x->device, &out);

@@ -18,7 +18,7 @@ struct bench_time {
     double median_us, least_us, most_us; /* a launch */
     uint32_t samples, launches;          /* of a sample, back to back in one graph */
     uint32_t sets;                       /* of buffers that take turns */
-    bool cold; /* the sets together touch more than twice the L2: what a launch reads is not there */
+    bool cold; /* the sets touch more than twice the L2: what a launch reads is not there */
 };
 
 /* CUDA backend only. False with verdict and text in *result. */

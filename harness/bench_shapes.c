@@ -76,7 +76,8 @@ static void count_decode(const struct case_line *c, const struct instance *in, s
 }
 
 /* Tokens of the listed blocks and the tail; a token that several rows list counts once in bytes. */
-static void count_prefill(const struct case_line *c, const struct instance *in, struct bench_work *w)
+static void count_prefill(const struct case_line *c, const struct instance *in,
+                          struct bench_work *w)
 {
     const int32_t *lists = instance_data(in, "lists");
     uint64_t rows = case_u32(c, "rows"), topk = case_u32(c, "topk"), ratio = case_u32(c, "ratio");
@@ -142,5 +143,6 @@ void bench_count(const struct case_line *c, const struct instance *in, struct be
         w->unit = BENCH_MATRIX;
     }
     if (!strcmp(op, "qsa_gather")) /* the caches' rows, as large as the outputs */
-        w->bytes += tensor_bytes(instance_find(in, "k_out")) + tensor_bytes(instance_find(in, "v_out"));
+        w->bytes +=
+            tensor_bytes(instance_find(in, "k_out")) + tensor_bytes(instance_find(in, "v_out"));
 }

@@ -23,7 +23,7 @@ struct bench_work {
 
 struct bench_shape {
     const char *text;   /* the case */
-    const char *versus; /* operation measured on the same shape, whose time is divided by this one's;
+    const char *versus; /* operation measured on the same shape, whose time is divided by this;
                            NULL: none. It must come earlier in the table */
     double required;    /* that quotient at least; 0: not required */
 };

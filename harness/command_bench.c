@@ -53,8 +53,7 @@ static bool add(struct bench_run *b, const char *text, const struct bench_shape 
 /* On the CPU backend the released shapes would take hours: the operation's first fixed case. */
 static bool add_op(struct bench_run *b, const struct op *op)
 {
-    if (!on_device(b))
-        return !op->always || !op->always[0] || add(b, op->always[0], NULL);
+    if (!on_device(b)) return !op->always || !op->always[0] || add(b, op->always[0], NULL);
     for (uint32_t i = 0; i < bench_shape_count; i++) {
         size_t length = strcspn(bench_shapes[i].text, ":");
         if (op_find(bench_shapes[i].text, length) != op) continue;
@@ -81,8 +80,10 @@ static bool choose(struct bench_run *b)
             if (!add_op(b, op_table[i])) return false;
         }
         if (b->count == before) {
-            fprintf(stderr, "attest: '%s' is no operation with a shape to measure, no family and no "
-                            "case\n", o->words[w]);
+            fprintf(stderr,
+                    "attest: '%s' is no operation with a shape to measure, no family and no "
+                    "case\n",
+                    o->words[w]);
             return false;
         }
     }
@@ -94,7 +95,7 @@ static double operation_rate(const struct bench_run *b, const struct measured *m
     return m->work.unit == BENCH_MATRIX ? b->rates.matrix : b->rates.f32;
 }
 
-/* The item's quotient against the operation it is to be held against; 0 if that was not measured. */
+/* The item's quotient against the operation it is to be held against; 0 if not measured. */
 static double quotient(const struct bench_run *b, const struct measured *m)
 {
     const char *versus = m->shape ? m->shape->versus : NULL;
@@ -113,8 +114,8 @@ static void print_rates(const struct bench_run *b)
            "operations/s, m16n8k16 bf16 %.0f T multiply-adds/s\n\n",
            info->name, info->multiprocessors, (double)info->l2_bytes / (1 << 20),
            b->rates.bytes * 1e-12, b->rates.f32 * 1e-12, b->rates.matrix * 1e-12);
-    printf("%-28s %10s %10s %10s %9s %6s %6s %-6s %9s %7s %5s\n", "operation", "median us",
-           "least", "most", "GB/s", "copy%", "rate%", "unit", "limit us", "x limit", "L2");
+    printf("%-28s %10s %10s %10s %9s %6s %6s %-6s %9s %7s %5s\n", "operation", "median us", "least",
+           "most", "GB/s", "copy%", "rate%", "unit", "limit us", "x limit", "L2");
 }
 
 static void print_row(const struct bench_run *b, const struct measured *m)
@@ -179,7 +180,8 @@ static void measure(struct bench_run *b, struct measured *m)
     m->fine = bench_case(&b->context, &c, &m->work, &m->time, &r);
     if (!m->fine) {
         b->failed++;
-        fprintf(stderr, "attest: %s %s: %s\n%s", verdict_names[r.verdict], r.check, m->text, r.text);
+        fprintf(stderr, "attest: %s %s: %s\n%s", verdict_names[r.verdict], r.check, m->text,
+                r.text);
     } else if (b->options->json) {
         print_json(b, m);
     } else if (on_device(b)) {
@@ -199,8 +201,9 @@ static bool print_quotients(const struct bench_run *b)
         double times = m->fine ? quotient(b, m) : 0;
         if (times <= 0) continue;
         bool enough = times >= m->shape->required;
-        fprintf(b->options->json ? stderr : stdout, "%s takes 1/%.1f of %s (1/%.0f is required%s)\n",
-                m->op->name, times, m->shape->versus, m->shape->required, enough ? "" : ": MISSED");
+        fprintf(b->options->json ? stderr : stdout,
+                "%s takes 1/%.1f of %s (1/%.0f is required%s)\n", m->op->name, times,
+                m->shape->versus, m->shape->required, enough ? "" : ": MISSED");
         all = all && enough;
     }
     return all;
@@ -220,8 +223,8 @@ static int open_backend(struct bench_run *b)
     if (!on_device(b)) {
         if (!b->options->json)
             printf("CPU backend: CPU seconds of one launch of the kernel as compiled for the CPU. "
-                   "They say nothing about a GPU.\n\n%-28s %14s %14s\n", "operation", "median CPU s",
-                   "least CPU s");
+                   "They say nothing about a GPU.\n\n%-28s %14s %14s\n",
+                   "operation", "median CPU s", "least CPU s");
         return EXIT_PASS;
     }
     if (!bench_measure_rates(&b->context, &b->rates, &r)) {
@@ -235,8 +238,10 @@ static int open_backend(struct bench_run *b)
 static void bench_help(void)
 {
     puts("attest bench [OPERATION|FAMILY|CASE…] [--json] [--backend simt] [options]\n\n"
-         "Times the kernels on the released geometries on the GPU: device events around many launches\n"
-         "in one graph, several sets of buffers in turn, the median of the samples. The limit is the\n"
+         "Times the kernels on the released geometries on the GPU: device events around many "
+         "launches\n"
+         "in one graph, several sets of buffers in turn, the median of the samples. The limit is "
+         "the\n"
          "longer of: the bytes that must move at the copy rate measured on this device, and the\n"
          "arithmetic that must be done at the rate measured. 'warm' in the last column: all sets\n"
          "together fit in the L2. With --backend simt: CPU seconds a launch of a small case.\n"

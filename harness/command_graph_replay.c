@@ -16,7 +16,8 @@ int command_replay(int argc, char **argv)
     int code;
     if (wants_help(argc, argv)) {
         puts("attest replay [--backend NAME]\n\n"
-             "The selector operations and the decode pipeline with a geometry vector: captured once\n"
+             "The selector operations and the decode pipeline with a geometry vector: captured "
+             "once\n"
              "(a CUDA graph on the GPU) and replayed at other lengths, against eager launches.\n");
         options_help();
         return EXIT_PASS;

@@ -10,9 +10,9 @@
 
 /* Pools of 4 and of 16, tiles of 32 and 64, the budgets of 64 and 128, down to one token and up
  * again, so that each length also follows a longer and a shorter one. */
-static const int64_t lengths[] = {330, 329, 1,   3,   4,   5,   37,  31,  32,  33,  63,
-                                  64,  65,  66,  67,  68,  69,  127, 128, 129, 130, 131,
-                                  132, 255, 256, 257, 300, 2,   328, 16,  330};
+static const int64_t lengths[] = {330, 329, 1,   3,   4,   5,  37,  31,  32,  33,  63,
+                                  64,  65,  66,  67,  68,  69, 127, 128, 129, 130, 131,
+                                  132, 255, 256, 257, 300, 2,  328, 16,  330};
 enum { LENGTHS = sizeof lengths / sizeof *lengths, REPLAY_PATTERN = 0x5b };
 
 const struct replay_shape replay_shapes[] = {
@@ -28,9 +28,11 @@ const struct replay_shape replay_shapes[] = {
     {"dsa_expand_selection:len=330,kpool=16,topk=128,tail=0,geom=same,seed=0x16", "len", lengths,
      LENGTHS},
     {"dsa_decode_pipeline:heads=4,iheads=4,dim=64,len=330,kpool=4,topk=64,tail=1,geom=same,"
-     "seed=0x17", "len", lengths, LENGTHS},
+     "seed=0x17",
+     "len", lengths, LENGTHS},
     {"dsa_decode_pipeline:heads=2,iheads=2,dim=32,len=330,kpool=16,topk=128,block=32,tail=1,"
-     "geom=same,regime=relu_ties,seed=0x18", "len", lengths, LENGTHS},
+     "geom=same,regime=relu_ties,seed=0x18",
+     "len", lengths, LENGTHS},
 };
 const uint32_t replay_shape_count = sizeof replay_shapes / sizeof *replay_shapes;
 
@@ -116,8 +118,9 @@ static bool same_output(struct replay *p, const struct tensor *t, uint32_t index
     uint8_t *got = malloc(bytes + 1);
     char where[160], was[64], is[64];
     if (!got) return result_fail(p->r, VERDICT_ERROR, "memory", "  no memory for %s\n", t->name);
-    bool fine = good(p->x->backend->download(p->x->device, &p->buffers[index], 0, got, bytes,
-                                             &report), &report, p->r);
+    bool fine =
+        good(p->x->backend->download(p->x->device, &p->buffers[index], 0, got, bytes, &report),
+             &report, p->r);
     uint64_t differing = fine ? compare_bits(t, eager, got, n, &first) : 0;
     p->r->compared += n;
     if (differing) {

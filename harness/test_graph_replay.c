@@ -19,10 +19,10 @@ static bool replay(const struct replay_shape *shape)
 Test(graph_replay, selector_at_lengths_on_both_sides_of_pool_and_budget)
 {
     static const int64_t lengths[] = {40, 3, 4, 15, 16, 17, 39};
-    static const char *const cases[] = {
-        "dsa_kpool_compress:len=40,dim=32,kpool=4,geom=same", "dsa_index_scores:len=40,geom=same",
-        "dsa_expand_selection:len=40,kpool=4,topk=16,geom=same",
-        "dsa_decode_pipeline:len=40,kpool=4,topk=16,geom=same"};
+    static const char *const cases[] = {"dsa_kpool_compress:len=40,dim=32,kpool=4,geom=same",
+                                        "dsa_index_scores:len=40,geom=same",
+                                        "dsa_expand_selection:len=40,kpool=4,topk=16,geom=same",
+                                        "dsa_decode_pipeline:len=40,kpool=4,topk=16,geom=same"};
     for (int i = 0; i < 4; i++) {
         struct replay_shape shape = {cases[i], "len", lengths, 7};
         cr_expect(replay(&shape), "%s: %s", cases[i], result.text);
