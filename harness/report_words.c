@@ -161,10 +161,12 @@ static void say_errors(const struct report *r, struct report_words *w)
         text_add(&t, ", every bit.");
         return;
     }
-    text_add(&t, ": bit by bit, or inside an error bound proved for the case. The worst error used %s "
-                 "of its bound E (%s); %s elements are left open, their bound being infinite.",
-             report_small(worst->total.worst_ratio, m), worst->name,
-             r->total.unjudged ? report_grouped(r->total.unjudged, p) : "no");
+    text_add(&t, ": bit by bit, or inside an error bound proved for the case. The worst error used "
+                 "%s of its bound E (%s).",
+             report_small(worst->total.worst_ratio, m), worst->name);
+    if (r->total.unjudged)
+        text_add(&t, " %s elements are left open: their bound is infinite.",
+                 report_grouped(r->total.unjudged, p));
 }
 
 /* If each drawn case failed with probability p, none of n would with (1-p)^n; that is 5 % at the p
