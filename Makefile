@@ -36,7 +36,7 @@ TEST_SRC    := $(wildcard ref/test_*.c gpu/test_*.c gpu/*/test_*.c harness/test_
 MODULES     := $(patsubst kernels/%.cu,%,$(wildcard kernels/*.cu))
 BROKEN      := $(patsubst kernels/broken/%.edit,%,$(wildcard kernels/broken/*.edit))
 FUZZ_TARGETS := $(patsubst fuzz/fuzz_%.c,%,$(wildcard fuzz/fuzz_*.c))
-FUZZ_SRC    := $(filter-out fuzz/fuzz_%.c,$(wildcard fuzz/*.c))
+FUZZ_SRC    := $(filter-out fuzz/fuzz_%.c fuzz/tool.c,$(wildcard fuzz/*.c))
 KERNEL_SRC  := $(wildcard kernels/*.cu kernels/*.cuh)
 
 obj = $(patsubst %.c,$(B)/obj/%.o,$(1))
@@ -174,7 +174,17 @@ endif
 $(FUZZ_BIN): $(B)/fuzz_%: $(B)/obj/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(call say,LINK ,$@)
 	$(Q)$(CXX) $(LDFLAGS) $^ -o $@ $(LIB_FUZZING_ENGINE) $(LDLIBS)
-fuzz-targets: $(FUZZ_BIN) $(foreach m,$(filter-out selftest_%,$(MODULES)),$(B)/simt/$(m).so)
+$(B)/fuzz_tool: $(B)/obj/fuzz/tool.o $(FUZZ_OBJ)
+	$(call say,LINK ,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
+$(B)/fuzz_dsa.dict $(B)/fuzz_qsa.dict: $(B)/fuzz_%.dict: $(B)/fuzz_tool
+	$(Q)$< dictionary $* > $@
+$(B)/fuzz_case.dict $(B)/fuzz_refusal.dict: $(B)/fuzz_tool
+	$(Q)$< dictionary > $@
+$(B)/fuzz_%.dict: fuzz/%.dict
+	$(Q)cp $< $@
+FUZZ_DICT := $(patsubst %,$(B)/fuzz_%.dict,dsa qsa case refusal $(patsubst fuzz/%.dict,%,$(wildcard fuzz/*.dict)))
+fuzz-targets: $(FUZZ_BIN) $(B)/fuzz_tool $(FUZZ_DICT) $(foreach m,$(filter-out selftest_%,$(MODULES)),$(B)/simt/$(m).so)
 
 fuzz: ## fuzz with coverage: make fuzz TARGET=dsa TIME=60 (OP=dsa_kpool)
 	+$(Q)$(MAKE) -j$(JOBS) CONFIG=fuzz fuzz-targets

@@ -1,0 +1,41 @@
+/* What building and running the fuzz targets needs from the descriptors:
+ *     tool dictionary [FAMILY]           a dictionary for the engine
+ *     tool ops FAMILY                    the family's operations, one a line
+ *     tool plant EDIT KERNELS FOLDER     writes a wrong kernel's source; prints OPERATION MODULE */
+#include <stdio.h>
+#include <string.h>
+
+#include "harness/broken.h"
+#include "harness/dictionary.h"
+#include "harness/op.h"
+
+static int plant(char **argv)
+{
+    static struct broken b;
+    char error[1024];
+    if (!broken_load(argv[2], &b, error, sizeof error) ||
+        !broken_write(&b, argv[3], argv[4], error, sizeof error)) {
+        fprintf(stderr, "tool: %s\n", error);
+        return 1;
+    }
+    const struct op *op = op_find(b.op, strlen(b.op));
+    printf("%s %s\n", b.op, op ? op->modules[0] : b.module);
+    broken_free(&b);
+    return op == NULL;
+}
+
+int main(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    if (!strcmp(word, "dictionary") && argc <= 3) {
+        dictionary_print(stdout, argc > 2 ? argv[2] : NULL);
+        return 0;
+    }
+    for (uint32_t i = 0; !strcmp(word, "ops") && argc == 3 && i < op_count; i++) {
+        if (!strcmp(op_table[i]->family, argv[2])) puts(op_table[i]->name);
+    }
+    if (!strcmp(word, "ops") && argc == 3) return 0;
+    if (!strcmp(word, "plant") && argc == 5) return plant(argv);
+    fprintf(stderr, "usage: tool dictionary [FAMILY] | ops FAMILY | plant EDIT KERNELS FOLDER\n");
+    return 2;
+}
