@@ -16,11 +16,13 @@ OPT_release := -O2 -g
 OPT_debug   := -O0 -g
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_fuzz    := $(OPT_asan) -fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth
+OPT_coverage := -O2 -g
 OPT      := $(OPT_$(CONFIG))
 ifeq ($(OPT),)
-$(error CONFIG=$(CONFIG) is unknown; it is one of release, debug, asan, fuzz)
+$(error CONFIG=$(CONFIG) is unknown; it is one of release, debug, asan, fuzz, coverage)
 endif
-SIMT_FLAGS := $(if $(filter asan fuzz,$(CONFIG)),--asan) $(if $(filter fuzz,$(CONFIG)),--fuzz)
+SIMT_FLAGS := $(if $(filter asan fuzz,$(CONFIG)),--asan) $(if $(filter fuzz,$(CONFIG)),--fuzz) \
+              $(if $(filter coverage,$(CONFIG)),--coverage)
 
 WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
 # The same value on every machine: no contraction, no fast-math; FMA only where fma() is written.
@@ -49,7 +51,7 @@ BROKEN_SO := $(BROKEN:%=$(B)/broken/%.so) $(BROKEN_RACES:%=$(B)/broken/%.trace.s
 NVCC     := $(shell command -v nvcc 2>/dev/null)
 CUDA_BIN := $(if $(NVCC),$(foreach m,$(MODULES),$(B)/cuda/$(m).fatbin))
 
-.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets config clean arrows test exhaust-rotation device-check
+.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets coverage report bisect config clean arrows test exhaust-rotation device-check
 
 all: build ## build the program and the kernel modules
 
@@ -193,6 +195,19 @@ fuzz: ## fuzz with coverage: make fuzz TARGET=dsa TIME=60 (OP=dsa_kpool)
 fuzz-smoke: ## run every fuzz target for a few seconds
 	+$(Q)$(MAKE) -j$(JOBS) CONFIG=fuzz fuzz-targets
 	$(Q)mk/fuzz-smoke.sh build/fuzz
+
+# The modules are those that corpora can reach, without their traced twins.
+COVERED := $(foreach m,$(filter-out selftest_%,$(MODULES)),build/coverage/simt/$(m).so)
+coverage: ## line coverage of kernels/ by the corpora: build/coverage/kernels.info
+	+$(Q)$(MAKE) -j$(JOBS) CONFIG=coverage build/coverage/attest $(COVERED)
+	$(Q)mk/coverage.sh build/coverage
+
+report: ## reports/tolerance.html from runs' JSON lines: make report RUNS='a.jsonl b.jsonl'
+	$(Q)build/attest report $(if $(wildcard build/coverage/kernels.info),--coverage \
+	    build/coverage/kernels.info) $(ARGS) $(RUNS)
+
+bisect: ## the commit that made a case fail: make bisect GOOD=REV BAD=REV CASE='op:key=value,…'
+	$(Q)build/attest bisect --good '$(GOOD)' --bad '$(or $(BAD),HEAD)' $(ARGS) '$(CASE)'
 
 clean: ## remove everything built
 	rm -rf build

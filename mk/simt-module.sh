@@ -1,27 +1,29 @@
 #!/bin/sh
 # Builds a CUDA source file as a module of the CPU backend.
 #
-#   mk/simt-module.sh [--trace] [--asan] [--fuzz] SRC.cu OUT.so
+#   mk/simt-module.sh [--trace] [--asan] [--fuzz] [--coverage] SRC.cu OUT.so
 #
 #   --trace   every load and store calls the runtime, which checks it
 #   --asan    AddressSanitizer and UndefinedBehaviorSanitizer, for hosts built with them
 #   --fuzz    libFuzzer's coverage counters
+#   --coverage  clang's line coverage; keeps the source that it speaks of as OUT.so.cc
 #
 # Works from any directory. Compiler messages go to stderr as they are. Writes OUT.d for make.
 # CXX names the compiler (clang++ 14 or newer), ARCH the instruction set (x86-64-v3).
 set -eu
 
 usage() {
-    echo "usage: simt-module.sh [--trace] [--asan] [--fuzz] SRC.cu OUT.so" >&2
+    echo "usage: simt-module.sh [--trace] [--asan] [--fuzz] [--coverage] SRC.cu OUT.so" >&2
     exit 2
 }
 
-trace=0 asan=0 fuzz=0
+trace=0 asan=0 fuzz=0 coverage=0
 while [ $# -gt 0 ]; do
     case $1 in
     --trace) trace=1 ;;
     --asan) asan=1 ;;
     --fuzz) fuzz=1 ;;
+    --coverage) coverage=1 ;;
     --) shift; break ;;
     -*) usage ;;
     *) break ;;
@@ -65,8 +67,14 @@ fi
 # Threads have stacks of their own, so depth says nothing; comparisons cost more than they tell.
 [ $fuzz = 0 ] ||
     flags="$flags -fsanitize=fuzzer-no-link -fno-sanitize-coverage=stack-depth,trace-cmp"
+scratch=$rewritten
+if [ $coverage = 1 ]; then
+    # Counters in a mapped file: worker processes end without running what waits for their end.
+    flags="$flags -fprofile-instr-generate -fcoverage-mapping -mllvm -runtime-counter-relocation"
+    scratch=
+fi
 
-trap 'rm -f "$rewritten" "$out.ii" "$out.tmp"' EXIT
+trap 'rm -f ${scratch:+"$scratch"} "$out.ii" "$out.tmp"' EXIT
 mkdir -p "$(dirname "$out")"
 
 # shellcheck disable=SC2086  # the flags are words
