@@ -76,8 +76,7 @@ static enum gpu_status chunk(struct dump *d, uint32_t first, uint32_t count,
 {
     struct gpu_dim grid = {GRID_BLOCKS, 1, 1}, block = {BLOCK_THREADS, 1, 1};
     void *args[] = {&d->out.address, &first, &count, &d->rot, &d->theta};
-    enum gpu_status status =
-        gpu_run(&d->target, "selftest_rotation", grid, block, 0, args, report);
+    enum gpu_status status = gpu_run(&d->target, "selftest_rotation", grid, block, 0, args, report);
     if (status != GPU_OK) return status;
     return d->target.backend->download(d->device, &d->out, 0, d->values, count * d->row_bytes,
                                        report);
