@@ -9,8 +9,8 @@
 
 enum bisect_verdict {
     BISECT_GOOD,
-    BISECT_BAD,        /* fails as the bad end does */
-    BISECT_OTHER,      /* fails in another way: says nothing about this failure */
+    BISECT_BAD,   /* fails as the bad end does */
+    BISECT_OTHER, /* fails in another way: says nothing about this failure */
     BISECT_NO_BUILD,
     BISECT_CANNOT_SAY, /* does not know such a case, or refuses it */
     BISECT_BROKE       /* infrastructure, twice in a row */
@@ -43,10 +43,10 @@ struct bisect_row {
 };
 
 enum bisect_end {
-    BISECT_FOUND,  /* `culprit` is the first that fails */
-    BISECT_RANGE,  /* it is `culprit` or one of those that could not be judged */
-    BISECT_INPUT,  /* the bad end does not fail, or the good one is not good */
-    BISECT_FAILED  /* infrastructure at an end, or stopped */
+    BISECT_FOUND, /* `culprit` is the first that fails */
+    BISECT_RANGE, /* it is `culprit` or one of those that could not be judged */
+    BISECT_INPUT, /* the bad end does not fail, or the good one is not good */
+    BISECT_FAILED /* infrastructure at an end, or stopped */
 };
 struct bisect_result {
     enum bisect_end end;
@@ -59,7 +59,7 @@ struct bisect_result {
 /* Tries the bad end, the good end, then between. */
 void bisect_search(const struct bisect_row *row, const char *good, const char *bad, bool any_check,
                    struct bisect_result *result);
-/* What a replay means, given the failure that is looked for (NULL: any). any_check: a failure of the
- * same kind counts, its check's first word. */
+/* What a replay means, given the failure that is looked for (NULL: any). any_check: a failure of
+ * the same kind counts, its check's first word. */
 enum bisect_verdict bisect_judge(const struct replay *replay, const char *failure, bool any_check);
 #endif

@@ -40,9 +40,12 @@ static bool learn(void *row, const char *name, enum bisect_verdict verdict, char
 {
     struct bisect_modules *m = row;
     size_t i = index_of(m, name);
-    if (verdict == BISECT_GOOD) m->good = i;
-    else if (verdict == BISECT_BAD) m->bad = i;
-    else m->tried[i] = true;
+    if (verdict == BISECT_GOOD)
+        m->good = i;
+    else if (verdict == BISECT_BAD)
+        m->bad = i;
+    else
+        m->tried[i] = true;
     return true;
 }
 

@@ -157,8 +157,10 @@ static bool drop_unknown(const struct process_result *p, struct replay *r)
         memcpy(r->case_text, without, sizeof without);
         return true;
     }
-    set(r, REPLAY_CANNOT_SAY, "", "the case has a value other than the default for a key that it "
-                                  "does not know: ", key);
+    set(r, REPLAY_CANNOT_SAY, "",
+        "the case has a value other than the default for a key that it "
+        "does not know: ",
+        key);
     return false;
 }
 

@@ -67,7 +67,8 @@ static struct revision *entry(struct bisect_revisions *r, const char *hash)
     struct revision *v = &r->seen[r->n_seen++];
     snprintf(v->hash, sizeof v->hash, "%s", hash);
     char *subject = git(r, error, sizeof error, "show", "-s", "--format=%s", hash, NULL);
-    if (subject) error_text(v->subject, sizeof v->subject, "%.*s", (int)strcspn(subject, "\n"), subject);
+    if (subject)
+        error_text(v->subject, sizeof v->subject, "%.*s", (int)strcspn(subject, "\n"), subject);
     free(subject);
     return v;
 }
@@ -85,7 +86,8 @@ static char *between(struct bisect_revisions *r)
     arguments[n++] = "--not";
     arguments[n++] = r->good;
     for (size_t i = 0; i < r->n_seen && n < GIT_ARGUMENTS_MAX - 1; i++) {
-        if (r->seen[i].judged && r->seen[i].verdict == BISECT_GOOD) arguments[n++] = r->seen[i].hash;
+        if (r->seen[i].judged && r->seen[i].verdict == BISECT_GOOD)
+            arguments[n++] = r->seen[i].hash;
     }
     arguments[n] = NULL;
     return git_list(r, arguments, error, sizeof error);

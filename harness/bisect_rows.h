@@ -1,4 +1,5 @@
-/* The two rows that a case can be bisected over. Each fills *row, whose `row` is the struct itself. */
+/* The two rows that a case can be bisected over. Each fills *row, whose `row` is the struct itself.
+ */
 #ifndef ATTEST_BISECT_ROWS_H
 #define ATTEST_BISECT_ROWS_H
 
@@ -16,17 +17,17 @@ struct bisect_case {
 /* Revisions of a git repository, each built in a worktree of its own outside the repository. */
 struct bisect_revisions {
     struct bisect_case replayed;
-    const char *repository;    /* a folder in it */
-    const char *build;         /* shell command that makes build/attest in the worktree */
+    const char *repository; /* a folder in it */
+    const char *build;      /* shell command that makes build/attest in the worktree */
     double build_timeout_s;
-    char folder[PATH_MAX];     /* temporary; holds `tree` and build.log */
-    char good[64], bad[64];    /* commits, by hash; `bad` moves as the search goes on */
+    char folder[PATH_MAX];          /* temporary; holds `tree` and build.log */
+    char good[64], bad[64];         /* commits, by hash; `bad` moves as the search goes on */
     const char *good_end, *bad_end; /* their names for bisect_search */
     struct revision {
         char hash[64], subject[160];
         enum bisect_verdict verdict;
         bool judged;
-    } *seen;
+    } * seen;
     size_t n_seen;
 };
 /* Resolves the revisions, makes the worktree. False with a message; *bad_input says whether that is

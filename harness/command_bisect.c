@@ -37,7 +37,8 @@ static void help(void)
          "    finds the first of these modules, in this order, with which it fails\n\n"
          "  --any-check        a failure of the same kind counts too (contract out, contract lse)\n"
          "  --backend NAME     simt or cuda\n"
-         "  --build COMMAND    makes build/attest (default: make build, without GPU modules for simt)\n"
+         "  --build COMMAND    makes build/attest (default: make build, without GPU modules for "
+         "simt)\n"
          "  --repo FOLDER      the repository (default: here)\n"
          "  --timeout S        seconds a replay may take (default 300)\n"
          "  --build-timeout S  seconds a build may take (default 3600)\n\n"
@@ -73,23 +74,21 @@ static bool apply(struct wishes *w, int id)
 
 static bool parse(int argc, char **argv, struct wishes *w)
 {
-    static const struct option longs[] = {{"good", required_argument, NULL, 'g'},
-                                          {"bad", required_argument, NULL, 'b'},
-                                          {"module", required_argument, NULL, 'm'},
-                                          {"any-check", no_argument, NULL, 'a'},
-                                          {"backend", required_argument, NULL, 'k'},
-                                          {"build", required_argument, NULL, 'c'},
-                                          {"repo", required_argument, NULL, 'r'},
-                                          {"timeout", required_argument, NULL, 't'},
-                                          {"build-timeout", required_argument, NULL, 'T'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"good", required_argument, NULL, 'g'},          {"bad", required_argument, NULL, 'b'},
+        {"module", required_argument, NULL, 'm'},        {"any-check", no_argument, NULL, 'a'},
+        {"backend", required_argument, NULL, 'k'},       {"build", required_argument, NULL, 'c'},
+        {"repo", required_argument, NULL, 'r'},          {"timeout", required_argument, NULL, 't'},
+        {"build-timeout", required_argument, NULL, 'T'}, {NULL, 0, NULL, 0}};
     *w = (struct wishes){.repository = ".", .timeout_s = 300, .build_timeout_s = 3600};
     optind = 1;
     opterr = 0;
     for (int at = 1, id; (id = getopt_long(argc, argv, ":", longs, NULL)) != -1; at = optind) {
         if (apply(w, id)) continue;
-        fprintf(stderr, "attest: bisect: %s: not an option, or not with this value; see attest bisect "
-                        "--help\n", argv[at]);
+        fprintf(stderr,
+                "attest: bisect: %s: not an option, or not with this value; see attest bisect "
+                "--help\n",
+                argv[at]);
         return false;
     }
     bool revisions = w->good && w->bad && !w->n_modules;
@@ -98,8 +97,9 @@ static bool parse(int argc, char **argv, struct wishes *w)
         w->case_text = argv[optind];
         return true;
     }
-    fprintf(stderr, "attest: bisect needs one case and --good and --bad, or two modules or more; see "
-                    "attest bisect --help\n");
+    fprintf(stderr,
+            "attest: bisect needs one case and --good and --bad, or two modules or more; see "
+            "attest bisect --help\n");
     return false;
 }
 
@@ -120,7 +120,8 @@ static int print_end(const struct bisect_result *r, const char *what)
         return EXIT_PASS;
     case BISECT_RANGE:
         printf("\n%u could not be judged: the first %s with this failure is one of them, or the "
-               "following one:\n", r->unjudged, what);
+               "following one:\n",
+               r->unjudged, what);
         return EXIT_WRONG;
     case BISECT_INPUT:
     case BISECT_FAILED: break;
@@ -177,10 +178,8 @@ static int over_modules(const struct wishes *w, const struct bisect_case *replay
     struct bisect_row row;
     static char self[PATH_MAX];
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0) return EXIT_INFRA;
-    struct bisect_modules m = {.replayed = *replayed,
-                               .program = self,
-                               .files = w->modules,
-                               .count = (size_t)w->n_modules};
+    struct bisect_modules m = {
+        .replayed = *replayed, .program = self, .files = w->modules, .count = (size_t)w->n_modules};
     if (!bisect_modules_open(&m, &row)) return EXIT_INFRA;
     bisect_search(&row, w->modules[0], w->modules[w->n_modules - 1], w->any_check, &result);
     int code = print_end(&result, "module");

@@ -15,24 +15,26 @@ enum { DIFFERENCES_SHOWN = 20 };
 
 static void help(void)
 {
-    puts("attest report [options] FILE.jsonl…\n"
-         "    writes DIR/tolerance.html, .md and .json from what `verify --json`, `run --json` and\n"
-         "    `broken --json` have written; \"-\" is standard input\n"
-         "    --out DIR         where to (default reports)\n"
-         "    --date TEXT       the date on the report (default: the data's last one)\n"
-         "    --coverage FILE   line coverage in lcov's format (make coverage)\n"
-         "    --against FILE    a former tolerance.json: marks what got worse, and fails on it\n"
-         "    --gnuplot PROGRAM draws the plots (default gnuplot)\n\n"
-         "attest report merge [-o FILE] FILE.jsonl…\n"
-         "    joins the JSON lines of a run's shards\n\n"
-         "attest report agree A.jsonl B.jsonl [--complete] [--all]\n"
-         "    whether two runs gave the same bits in every case they share, say\n"
-         "      attest verify --json >cpu.jsonl\n"
-         "      attest verify --json --backend cuda >gpu.jsonl\n"
-         "    --complete  a case that stands in one file only is a difference too\n"
-         "    --all       list every difference, not the first 20\n"
-         "\nExit: 0 right, 1 wrong or worse than the baseline, 2 bad input (the old report stays), 3 "
-         "errors\nin the data or no report written.");
+    puts(
+        "attest report [options] FILE.jsonl…\n"
+        "    writes DIR/tolerance.html, .md and .json from what `verify --json`, `run --json` and\n"
+        "    `broken --json` have written; \"-\" is standard input\n"
+        "    --out DIR         where to (default reports)\n"
+        "    --date TEXT       the date on the report (default: the data's last one)\n"
+        "    --coverage FILE   line coverage in lcov's format (make coverage)\n"
+        "    --against FILE    a former tolerance.json: marks what got worse, and fails on it\n"
+        "    --gnuplot PROGRAM draws the plots (default gnuplot)\n\n"
+        "attest report merge [-o FILE] FILE.jsonl…\n"
+        "    joins the JSON lines of a run's shards\n\n"
+        "attest report agree A.jsonl B.jsonl [--complete] [--all]\n"
+        "    whether two runs gave the same bits in every case they share, say\n"
+        "      attest verify --json >cpu.jsonl\n"
+        "      attest verify --json --backend cuda >gpu.jsonl\n"
+        "    --complete  a case that stands in one file only is a difference too\n"
+        "    --all       list every difference, not the first 20\n"
+        "\nExit: 0 right, 1 wrong or worse than the baseline, 2 bad input (the old report stays), "
+        "3 "
+        "errors\nin the data or no report written.");
 }
 
 static void print_agreement(const struct agree_run *a, const struct agree_run *b,
@@ -104,7 +106,8 @@ static int command_agree(int argc, char **argv)
         } else if (!strcmp(argv[i], "--all")) {
             all = true;
         } else if ((argv[i][0] == '-' && argv[i][1]) || n_files == 2) {
-            fprintf(stderr, "attest: report agree: '%s' is not expected; see attest report --help\n",
+            fprintf(stderr,
+                    "attest: report agree: '%s' is not expected; see attest report --help\n",
                     argv[i]);
             return EXIT_USAGE;
         } else {
@@ -139,9 +142,11 @@ static int command_merge(int argc, char **argv)
     }
     bool fine = out ? report_write_file(out, merged.text, merged.size, error, sizeof error)
                     : fwrite(merged.text, 1, merged.size, stdout) == merged.size && !fflush(stdout);
-    if (!fine) fprintf(stderr, "attest: %s\n", out ? error : "cannot write to standard output");
-    else fprintf(stderr, "%" PRIu64 " lines from %d files, %" PRIu64 " repeated ones left out\n",
-                 merged.lines, argc - first, merged.repeated);
+    if (!fine)
+        fprintf(stderr, "attest: %s\n", out ? error : "cannot write to standard output");
+    else
+        fprintf(stderr, "%" PRIu64 " lines from %d files, %" PRIu64 " repeated ones left out\n",
+                merged.lines, argc - first, merged.repeated);
     free(merged.text);
     return fine ? EXIT_PASS : EXIT_INFRA;
 }

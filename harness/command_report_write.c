@@ -24,12 +24,10 @@ struct wishes {
 
 static bool parse(int argc, char **argv, struct wishes *w)
 {
-    static const struct option longs[] = {{"out", required_argument, NULL, 'o'},
-                                          {"date", required_argument, NULL, 'd'},
-                                          {"coverage", required_argument, NULL, 'c'},
-                                          {"against", required_argument, NULL, 'a'},
-                                          {"gnuplot", required_argument, NULL, 'g'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {
+        {"out", required_argument, NULL, 'o'},      {"date", required_argument, NULL, 'd'},
+        {"coverage", required_argument, NULL, 'c'}, {"against", required_argument, NULL, 'a'},
+        {"gnuplot", required_argument, NULL, 'g'},  {NULL, 0, NULL, 0}};
     *w = (struct wishes){.out = "reports", .gnuplot = "gnuplot"};
     optind = 1;
     opterr = 0;
@@ -101,8 +99,7 @@ static bool compare(const struct wishes *w, const char *data, struct report_chan
     if (!baseline) return false;
     cJSON *now = cJSON_Parse(data);
     changes->baseline = strdup(w->against);
-    bool fine = now && changes->baseline &&
-                report_against(now, baseline, changes, why, sizeof why);
+    bool fine = now && changes->baseline && report_against(now, baseline, changes, why, sizeof why);
     if (!fine) error_text(error, size, "%s: %s", w->against, why);
     cJSON_Delete(now);
     cJSON_Delete(baseline);

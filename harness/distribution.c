@@ -59,9 +59,9 @@ const char *distribution_ratio_name(int bin)
 
 const char *distribution_ulp_name(int bin)
 {
-    static const char *const names[ULP_BINS] = {"0",    "<= 1/8", "<= 1/4", "<= 1/2",
-                                                "<= 1", "<= 2",   "<= 4",   "<= 8",
-                                                "<= 16", "<= 32", "<= 64",  "> 64"};
+    static const char *const names[ULP_BINS] = {"0",     "<= 1/8", "<= 1/4", "<= 1/2",
+                                                "<= 1",  "<= 2",   "<= 4",   "<= 8",
+                                                "<= 16", "<= 32",  "<= 64",  "> 64"};
     return names[bin];
 }
 

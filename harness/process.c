@@ -27,7 +27,8 @@ static void child(const char *const argv[], const char *directory, int output, i
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     setpgid(0, 0);
     signal(SIGINT, SIG_DFL);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0) _exit(NOT_STARTED);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(errors, 2) < 0)
+        _exit(NOT_STARTED);
     if (directory && chdir(directory) != 0) _exit(NOT_STARTED);
     execvp(argv[0], (char *const *)argv);
     _exit(NOT_STARTED);

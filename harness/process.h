@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 struct process_options {
-    const char *directory; /* where it runs; NULL: here */
-    double timeout_s;      /* then its process group is killed; 0: none */
+    const char *directory;     /* where it runs; NULL: here */
+    double timeout_s;          /* then its process group is killed; 0: none */
     const volatile bool *stop; /* the same when it becomes true; may be NULL */
 };
 struct process_result {

@@ -1,5 +1,5 @@
-/* What any number of runs have shown together, and its three faces: tolerance.json, tolerance.md and
- * tolerance.html. Equal input gives equal files: there is no clock in them. */
+/* What any number of runs have shown together, and its three faces: tolerance.json, tolerance.md
+ * and tolerance.html. Equal input gives equal files: there is no clock in them. */
 #ifndef ATTEST_REPORT_H
 #define ATTEST_REPORT_H
 
@@ -61,7 +61,7 @@ struct report_timing {
     char *case_text;
     double seconds, limit_seconds;
 };
-struct report_file { /* line coverage of one source file */
+struct report_file {         /* line coverage of one source file */
     char *name, *open_lines; /* "12-14, 80": lines that no case reached; "" for none */
     uint64_t lines, covered;
 };
@@ -78,9 +78,9 @@ struct report {
     uint64_t geometries, geometries_refused, sweeps_failed;
     struct report_backend *backends; /* by name */
     size_t n_backends;
-    struct report_broken *broken; /* by name and backend */
+    struct report_broken *broken;         /* by name and backend */
     size_t n_broken, n_caught, n_untried; /* untried: an error kept it from running */
-    struct report_failure *failures; /* failed and erroneous cases and sweeps, by case text */
+    struct report_failure *failures;      /* failed and erroneous cases and sweeps, by case text */
     size_t n_failures;
     struct report_timing *timings; /* of records with limit_seconds, by case text */
     size_t n_timings, n_over;
@@ -88,8 +88,9 @@ struct report {
     size_t n_files;
     struct report_name *seeds, *tiers, *dates; /* by text */
     size_t n_seeds, n_tiers, n_dates;
-    uint64_t drawn;    /* cases that a verify run chose, beside those given to a replay */
-    uint64_t repeats;  /* lines left out: the case stood in the input already, with the same result */
+    uint64_t drawn; /* cases that a verify run chose, beside those given to a replay */
+    uint64_t
+        repeats; /* lines left out: the case stood in the input already, with the same result */
     uint64_t unsteady; /* cases that gave other bits or another verdict when they ran again */
     /* Cases that ran on more than one backend and passed: pairs with equal and with other bits. */
     uint64_t pairs_equal, pairs_different;
@@ -121,8 +122,8 @@ struct report_regime *report_regime(struct report_op *op, const char *name);
 struct report_rule *report_rule(struct report_op *op, const char *name);
 struct report_backend *report_backend(struct report *report, const char *name);
 bool report_add_name(struct report_name **names, size_t *count, const char *text);
-/* `array`, of `count` elements of `size` bytes, with room for one more, which is zeroed; NULL when out
- * of memory, and `array` is then as before. */
+/* `array`, of `count` elements of `size` bytes, with room for one more, which is zeroed; NULL when
+ * out of memory, and `array` is then as before. */
 void *report_grow(void *array, size_t count, size_t size);
 void report_counts_add(struct report_counts *to, const struct report_counts *from);
 

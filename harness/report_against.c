@@ -144,8 +144,10 @@ static void compare_op(struct against *a, const cJSON *before)
     {
         const cJSON *regime = find_like(get(now, "regimes"), item, "regime", NULL);
         snprintf(where, sizeof where, "%s, %s", op, text(item, "regime"));
-        if (regime) compare_counts(a, where, item, regime);
-        else gone(a, where, "regime verified");
+        if (regime)
+            compare_counts(a, where, item, regime);
+        else
+            gone(a, where, "regime verified");
     }
 }
 
@@ -181,7 +183,8 @@ static void compare_file(struct against *a, const cJSON *before)
 static void compare_timing(struct against *a, const cJSON *before)
 {
     const cJSON *now = find_like(get(a->now, "timings"), before, "case", "backend");
-    if (!now) gone(a, text(before, "op"), "time measured");
+    if (!now)
+        gone(a, text(before, "op"), "time measured");
     else if (number(now, "seconds") > number(before, "seconds"))
         add_numbers(a, false, text(before, "op"), "slower", number(before, "seconds"),
                     number(now, "seconds"));

@@ -110,7 +110,8 @@ void agree_run_free(struct agree_run *run)
 
 static struct agree_op *op_entry(struct agree_result *r, const char *op)
 {
-    /* Both runs are walked in the order of operations, so the entry is the last one or a new one. */
+    /* Both runs are walked in the order of operations, so the entry is the last one or a new one.
+     */
     if (r->n_ops && !strcmp(r->ops[r->n_ops - 1].op, op)) return &r->ops[r->n_ops - 1];
     struct agree_op *grown = realloc(r->ops, (r->n_ops + 1) * sizeof *grown);
     if (!grown) return NULL;

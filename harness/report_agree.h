@@ -33,17 +33,17 @@ struct agree_result {
     struct agree_op total;
     struct agree_difference {
         const struct agree_case *first, *second; /* both in their runs */
-    } *differences;
+    } * differences;
     size_t n_differences;
 };
 
-/* Reads a whole file ("-": standard input). False with "FILE:LINE: what is wrong" for a line that is
- * no result or has no digest; nothing is kept then. */
+/* Reads a whole file ("-": standard input). False with "FILE:LINE: what is wrong" for a line that
+ * is no result or has no digest; nothing is kept then. */
 bool agree_read(const char *path, struct agree_run *run, char *error, size_t error_size);
 void agree_run_free(struct agree_run *run);
-/* Equal: both passed with one digest, steadily. Refused: refused by both under the same rule or not.
- * Everything else that stands in both is a difference, a failure on both sides included: it says
- * nothing about agreement. False when out of memory. */
+/* Equal: both passed with one digest, steadily. Refused: refused by both under the same rule or
+ * not. Everything else that stands in both is a difference, a failure on both sides included: it
+ * says nothing about agreement. False when out of memory. */
 bool agree_compare(const struct agree_run *first, const struct agree_run *second,
                    struct agree_result *result);
 void agree_result_free(struct agree_result *result);

@@ -7,12 +7,13 @@
 #include "harness/error_text.h"
 #include "harness/report.h"
 
-/* lcov's format, of which three kinds of line are read: SF:FILE, DA:LINE,COUNT and end_of_record. */
+/* lcov's format, of which three kinds of line are read: SF:FILE, DA:LINE,COUNT and end_of_record.
+ */
 struct tracefile {
     struct report *report;
     const char *path;
-    uint64_t number;         /* of the line, from 1 */
-    struct report_file *file; /* NULL between records */
+    uint64_t number;                   /* of the line, from 1 */
+    struct report_file *file;          /* NULL between records */
     uint64_t last, open_from, open_to; /* DA lines; open_from 0: the last one was covered */
     char *error;
     size_t error_size;

@@ -14,8 +14,7 @@ bool report_write_file(const char *path, const char *text, size_t size, char *er
     if (n < 0 || (size_t)n >= sizeof temporary)
         return error_text(error, error_size, "%.200s…: the path is too long", path);
     FILE *f = fopen(temporary, "we");
-    if (!f)
-        return error_text(error, error_size, "cannot write %s: %s", temporary, strerror(errno));
+    if (!f) return error_text(error, error_size, "cannot write %s: %s", temporary, strerror(errno));
     bool fine = fwrite(text, 1, size, f) == size && fflush(f) == 0 && fsync(fileno(f)) == 0;
     int cause = errno;
     if (fclose(f) != 0 && fine) {

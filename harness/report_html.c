@@ -16,8 +16,10 @@ void html_text(FILE *f, const char *text)
         case '>': fputs("&gt;", f); break;
         case '"': fputs("&quot;", f); break;
         default:
-            if ((unsigned char)*text >= 0x20 || *text == '\n') fputc(*text, f);
-            else fputc('?', f);
+            if ((unsigned char)*text >= 0x20 || *text == '\n')
+                fputc(*text, f);
+            else
+                fputc('?', f);
         }
     }
 }
@@ -58,13 +60,16 @@ static void verdict(FILE *f, const struct report *r, const struct report_words *
     static const char *const marks[] = {"✓", "✗", "!", "?"};
     enum report_state state = report_state(r);
     const char *day = report_date(r, date);
-    fprintf(f, "<header class=\"verdict %s\"><p class=\"mark\" aria-hidden=\"true\">%s</p><div>"
-               "<p class=\"kicker\">Tolerance report: are these kernels right?</p><h1>",
+    fprintf(f,
+            "<header class=\"verdict %s\"><p class=\"mark\" aria-hidden=\"true\">%s</p><div>"
+            "<p class=\"kicker\">Tolerance report: are these kernels right?</p><h1>",
             tones[state], marks[state]);
     html_text(f, w->verdict);
     fputs("</h1><p class=\"muted\">", f);
-    if (*day) html_text(f, day);
-    else fputs("no date given", f);
+    if (*day)
+        html_text(f, day);
+    else
+        fputs("no date given", f);
     if (r->n_seeds) list_names(f, r->n_seeds > 1 ? "seeds" : "seed", r->seeds, r->n_seeds);
     if (r->n_tiers) list_names(f, r->n_tiers > 1 ? "tiers" : "tier", r->tiers, r->n_tiers);
     fputs("</p></div></header>\n", f);
@@ -149,7 +154,8 @@ static void links(FILE *f, const struct report *r, const struct report_changes *
     if (r->n_failures) fputs("<a href=\"#failures\">Failures</a>", f);
     if (c->baseline) fputs("<a href=\"#changes\">Against the baseline</a>", f);
     fputs("<a href=\"#operations\">Operations</a><a href=\"#errors\">Errors by regime</a>"
-          "<a href=\"#refusals\">Refusals</a><a href=\"#checks\">Checks</a>", f);
+          "<a href=\"#refusals\">Refusals</a><a href=\"#checks\">Checks</a>",
+          f);
     if (r->n_broken) fputs("<a href=\"#broken\">Broken kernels</a>", f);
     if (r->n_files) fputs("<a href=\"#coverage\">Coverage</a>", f);
     if (r->n_timings) fputs("<a href=\"#timings\">Timings</a>", f);
@@ -199,7 +205,8 @@ static void changes(FILE *f, const struct report_changes *c)
         html_table(f, "Changes", "|where|what|#before|#now");
         for (size_t i = 0; i < c->count; i++) {
             const struct report_change *x = &c->items[i];
-            fprintf(f, "<tr><td>%s</td><td>", x->worse ? "<span class=\"bad\">worse</span>" : "note");
+            fprintf(f, "<tr><td>%s</td><td>",
+                    x->worse ? "<span class=\"bad\">worse</span>" : "note");
             html_text(f, x->where);
             fputs("</td><td>", f);
             html_text(f, x->what);
@@ -216,17 +223,24 @@ static void changes(FILE *f, const struct report_changes *c)
 
 static void reading(FILE *f, const struct report_plots *plots)
 {
-    fputs("<section id=\"reading\"><h2>How to read this</h2>\n"
-          "<p><b>EXACT</b> outputs must equal the oracle's in every bit. <b>BOUND</b> outputs must lie "
-          "inside E, an error bound computed for each element from the arithmetic that the kernel may "
-          "use; <b>err/E</b> is the least error before the final rounding that explains an element, "
-          "over its bound: above 1 it is wrong. <b>ulp</b> is the distance from the exact value in "
-          "units of the output format's last place; up to 1/2 is correctly rounded. <b>SELECT</b> rows "
-          "are top-k sets: identical to the exact one, or equivalent, certified inside the scores' "
-          "bounds. The <b>margin</b> is the gap between the last score taken and the first left out, in "
-          "units of twice the row's largest E: from 1 on nothing but one set is right.</p>\n"
-          "<p>Strips show a distribution from small to large in the bins of the plots, the darker the "
-          "more, by powers of ten; a red cell is wrong.</p>\n", f);
+    fputs(
+        "<section id=\"reading\"><h2>How to read this</h2>\n"
+        "<p><b>EXACT</b> outputs must equal the oracle's in every bit. <b>BOUND</b> outputs must "
+        "lie "
+        "inside E, an error bound computed for each element from the arithmetic that the kernel "
+        "may "
+        "use; <b>err/E</b> is the least error before the final rounding that explains an element, "
+        "over its bound: above 1 it is wrong. <b>ulp</b> is the distance from the exact value in "
+        "units of the output format's last place; up to 1/2 is correctly rounded. <b>SELECT</b> "
+        "rows "
+        "are top-k sets: identical to the exact one, or equivalent, certified inside the scores' "
+        "bounds. The <b>margin</b> is the gap between the last score taken and the first left out, "
+        "in "
+        "units of twice the row's largest E: from 1 on nothing but one set is right.</p>\n"
+        "<p>Strips show a distribution from small to large in the bins of the plots, the darker "
+        "the "
+        "more, by powers of ten; a red cell is wrong.</p>\n",
+        f);
     if (plots->note[0]) {
         fputs("<p class=\"warn\">", f);
         html_text(f, plots->note);
@@ -246,7 +260,8 @@ char *report_html(const struct report *r, const struct report_changes *c, const 
     report_say(r, &words);
     fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-          "<title>attest: tolerance report</title>\n<style>\n", f);
+          "<title>attest: tolerance report</title>\n<style>\n",
+          f);
     fputs(report_style, f);
     fputs("</style></head>\n<body><main>\n", f);
     verdict(f, r, &words, date);

@@ -25,7 +25,8 @@ static void code(FILE *f, const char *text)
     fputs("</code></td>", f);
 }
 
-/* A distribution in a line: a cell a bin, its shade by the count's power of ten below the largest. */
+/* A distribution in a line: a cell a bin, its shade by the count's power of ten below the largest.
+ */
 static void strip(FILE *f, const uint64_t *bins, int n, int n_bad, const char *(*name)(int))
 {
     uint64_t largest = 0;
@@ -43,9 +44,12 @@ static void strip(FILE *f, const uint64_t *bins, int n, int n_bad, const char *(
     fputs("\">", f);
     for (int i = 0; i < n; i++) {
         int shade = bins[i] ? 6 - (int)fmin(log10((double)largest / (double)bins[i]), 5) : 0;
-        if (bins[i] && i >= n - n_bad) fputs("<i class=\"x\"></i>", f);
-        else if (shade == 6) fputs("<i></i>", f);
-        else fprintf(f, "<i class=\"c%d\"></i>", shade);
+        if (bins[i] && i >= n - n_bad)
+            fputs("<i class=\"x\"></i>", f);
+        else if (shade == 6)
+            fputs("<i></i>", f);
+        else
+            fprintf(f, "<i class=\"c%d\"></i>", shade);
     }
     fputs("</span></td>", f);
 }
@@ -59,10 +63,14 @@ static const char *contract_of(const struct report_op *o)
 static void status(FILE *f, const struct report_counts *c, uint64_t sweeps_failed)
 {
     if (c->failed || sweeps_failed)
-        fprintf(f, "<td><span class=\"bad\">%" PRIu64 " failed</span></td>", c->failed + sweeps_failed);
-    else if (c->errors) fprintf(f, "<td><span class=\"warn\">%" PRIu64 " errors</span></td>", c->errors);
-    else if (!c->compared) fputs("<td><span class=\"warn\">nothing judged</span></td>", f);
-    else fputs("<td><span class=\"good\">right</span></td>", f);
+        fprintf(f, "<td><span class=\"bad\">%" PRIu64 " failed</span></td>",
+                c->failed + sweeps_failed);
+    else if (c->errors)
+        fprintf(f, "<td><span class=\"warn\">%" PRIu64 " errors</span></td>", c->errors);
+    else if (!c->compared)
+        fputs("<td><span class=\"warn\">nothing judged</span></td>", f);
+    else
+        fputs("<td><span class=\"good\">right</span></td>", f);
 }
 
 static void error_cells(FILE *f, const struct report_counts *c)
@@ -80,8 +88,9 @@ void html_operations(FILE *f, const struct report *r)
 {
     char text[32];
     fputs("<section id=\"operations\"><h2>Operations</h2>\n", f);
-    html_table(f, "Operations", "operation|contract|verdict|#cases|#refused|#judged elements|"
-                                "#worst err/E|err/E|#worst ulp|#correctly rounded|refusals agreed");
+    html_table(f, "Operations",
+               "operation|contract|verdict|#cases|#refused|#judged elements|"
+               "#worst err/E|err/E|#worst ulp|#correctly rounded|refusals agreed");
     for (size_t i = 0; i < r->n_ops; i++) {
         const struct report_op *o = &r->ops[i];
         fputs("<tr>", f);
@@ -192,8 +201,10 @@ void html_errors(FILE *f, const struct report *r, const struct report_plots *plo
 void html_refusals(FILE *f, const struct report *r)
 {
     fputs("<section id=\"refusals\"><h2>Refusals by rule</h2>\n"
-          "<p>Geometries, drawn at random, that launcher and oracle refuse alike, each by a predicate of "
-          "its own; and cases refused for what their tensors hold.</p>\n", f);
+          "<p>Geometries, drawn at random, that launcher and oracle refuse alike, each by a "
+          "predicate of "
+          "its own; and cases refused for what their tensors hold.</p>\n",
+          f);
     html_table(f, "Refusals by rule", "operation|rule|#geometries|#cases");
     for (size_t i = 0; i < r->n_ops; i++) {
         for (size_t k = 0; k < r->ops[i].n_rules; k++) {
@@ -269,13 +280,15 @@ static void kills_by_check(FILE *f, const struct report *r)
 void html_broken(FILE *f, const struct report *r, const struct report_plots *plots)
 {
     if (!r->n_broken) return;
-    fprintf(f, "<section id=\"broken\"><h2>Broken kernels: %zu of %zu caught</h2>\n"
-               "<p>Each is a good kernel with one mistake of a kind that has really happened.</p>\n",
+    fprintf(f,
+            "<section id=\"broken\"><h2>Broken kernels: %zu of %zu caught</h2>\n"
+            "<p>Each is a good kernel with one mistake of a kind that has really happened.</p>\n",
             r->n_caught, r->n_broken);
     kills_by_check(f, r);
     plot(f, plots->kills, "Kernels caught against cases tried; the dashed line is all of them",
          " class=\"wide\"");
-    html_table(f, "Broken kernels", "kernel|kind||check|#cases|#seconds|backend|what is wrong|like");
+    html_table(f, "Broken kernels",
+               "kernel|kind||check|#cases|#seconds|backend|what is wrong|like");
     for (size_t i = 0; i < r->n_broken; i++) {
         if (r->broken[i].verdict != VERDICT_FAIL) broken_row(f, &r->broken[i]);
     }

@@ -43,8 +43,10 @@ static void add_counts(cJSON *to, const struct report_counts *c)
     add_count(to, "unjudged", c->unjudged);
     add_count(to, "identical", c->identical);
     add_count(to, "equivalent", c->equivalent);
-    if (isfinite(c->worst_ratio)) add_number(to, "worst_ratio", c->worst_ratio);
-    else cJSON_AddStringToObject(to, "worst_ratio", "inf");
+    if (isfinite(c->worst_ratio))
+        add_number(to, "worst_ratio", c->worst_ratio);
+    else
+        cJSON_AddStringToObject(to, "worst_ratio", "inf");
     if (c->worst_case) cJSON_AddStringToObject(to, "worst_case", c->worst_case);
     add_number(to, "max_ulp", c->max_ulp);
     cJSON *checks = cJSON_AddObjectToObject(to, "checks");

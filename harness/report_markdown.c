@@ -13,9 +13,12 @@ enum { FAILURES_SHOWN = 20 };
 static void plain(FILE *f, const char *text)
 {
     for (; *text; text++) {
-        if (*text == '|') fputs("\\|", f);
-        else if (*text == '`') fputc('\'', f);
-        else fputc((unsigned char)*text < 0x20 ? ' ' : *text, f);
+        if (*text == '|')
+            fputs("\\|", f);
+        else if (*text == '`')
+            fputc('\'', f);
+        else
+            fputc((unsigned char)*text < 0x20 ? ' ' : *text, f);
     }
 }
 
@@ -63,8 +66,8 @@ static void failures(FILE *f, const struct report *r)
 static void changes(FILE *f, const struct report_changes *c)
 {
     if (!c->baseline) return;
-    fprintf(f, "\n## Against the baseline\n\n`%s`: %zu worse, %zu only worth knowing.\n", c->baseline,
-            c->n_worse, c->count - c->n_worse);
+    fprintf(f, "\n## Against the baseline\n\n`%s`: %zu worse, %zu only worth knowing.\n",
+            c->baseline, c->n_worse, c->count - c->n_worse);
     if (!c->count) return;
     fputs("\n| | where | what | before | now |\n|---|---|---|---|---|\n", f);
     for (size_t i = 0; i < c->count; i++) {
@@ -89,8 +92,10 @@ static void row(FILE *f, const struct report_counts *c, const char *ratio)
     counted(f, c->compared);
     fprintf(f, " %s | %s | %s |", ratio, errors ? report_small(c->max_ulp, n) : "-",
             errors ? report_percent(c->nearest, c->compared, m) : "-");
-    if (rows) fprintf(f, " %" PRIu64 " / %" PRIu64 " |\n", c->identical, c->equivalent);
-    else fputs(" - |\n", f);
+    if (rows)
+        fprintf(f, " %" PRIu64 " / %" PRIu64 " |\n", c->identical, c->equivalent);
+    else
+        fputs(" - |\n", f);
 }
 
 static void operations(FILE *f, const struct report *r)
@@ -99,7 +104,8 @@ static void operations(FILE *f, const struct report *r)
     fputs("\n## Operations and regimes\n\n"
           "| operation | contract | cases | failed | refused | judged elements | worst err/E "
           "| worst ulp | correctly rounded | rows identical / equivalent |\n"
-          "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n", f);
+          "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+          f);
     for (size_t i = 0; i < r->n_ops; i++) {
         const struct report_op *o = &r->ops[i];
         const struct op *op = op_find(o->name, strlen(o->name));
@@ -146,7 +152,8 @@ static void bins(FILE *f, const struct report *r, const char *title, size_t offs
 static void refusals(FILE *f, const struct report *r)
 {
     fputs("\n## Refusals by rule\n\n| operation | rule | geometries | cases |\n"
-          "|---|---|---:|---:|\n", f);
+          "|---|---|---:|---:|\n",
+          f);
     for (size_t i = 0; i < r->n_ops; i++) {
         for (size_t k = 0; k < r->ops[i].n_rules; k++) {
             fputs("| `", f);
@@ -179,16 +186,20 @@ static void checks(FILE *f, const struct report *r)
 static void broken(FILE *f, const struct report *r)
 {
     if (!r->n_broken) return;
-    fprintf(f, "\n## Broken kernels: %zu of %zu caught\n\n"
-               "| kernel | kind | like | caught by | cases | seconds | backend | what is wrong |\n"
-               "|---|---|---|---|---:|---:|---|---|\n", r->n_caught, r->n_broken);
+    fprintf(f,
+            "\n## Broken kernels: %zu of %zu caught\n\n"
+            "| kernel | kind | like | caught by | cases | seconds | backend | what is wrong |\n"
+            "|---|---|---|---|---:|---:|---|---|\n",
+            r->n_caught, r->n_broken);
     for (size_t i = 0; i < r->n_broken; i++) {
         const struct report_broken *b = &r->broken[i];
         fputs("| `", f);
         plain(f, b->name);
         fprintf(f, "` | %s | %s | ", b->kind, b->like);
-        if (b->verdict == VERDICT_FAIL) plain(f, b->check);
-        else fprintf(f, "**%s**", report_outcome(b));
+        if (b->verdict == VERDICT_FAIL)
+            plain(f, b->check);
+        else
+            fprintf(f, "**%s**", report_outcome(b));
         fputs(" |", f);
         counted(f, b->cases);
         fprintf(f, " %.2f | %s | ", b->seconds, b->backend);
@@ -202,7 +213,8 @@ static void coverage(FILE *f, const struct report *r)
     char text[32];
     if (!r->n_files) return;
     fputs("\n## Line coverage of the kernels by the corpora\n\n"
-          "| file | lines | covered | lines never reached |\n|---|---:|---:|---|\n", f);
+          "| file | lines | covered | lines never reached |\n|---|---:|---:|---|\n",
+          f);
     for (size_t i = 0; i < r->n_files; i++) {
         fputs("| `", f);
         plain(f, r->files[i].name);
@@ -217,7 +229,8 @@ static void timings(FILE *f, const struct report *r)
 {
     if (!r->n_timings) return;
     fputs("\n## Timings against limits\n\n| case | backend | milliseconds | limit | |\n"
-          "|---|---|---:|---:|---|\n", f);
+          "|---|---|---:|---:|---|\n",
+          f);
     for (size_t i = 0; i < r->n_timings; i++) {
         const struct report_timing *t = &r->timings[i];
         fputs("| `", f);

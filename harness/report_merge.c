@@ -57,8 +57,9 @@ static bool make_texts(const struct jsonl_record *record, struct merged_line *l)
         cJSON_DeleteItemFromObjectCaseSensitive(copy, loose[i]);
     l->text = cJSON_PrintUnformatted(copy);
     cJSON_Delete(copy);
-    return l->line && l->text && asprintf(&l->key, "%s\n%s\n%s\n%s", record->op, record->case_text,
-                                          record->backend, text_of(record->fields, "kernel")) > 0;
+    return l->line && l->text &&
+           asprintf(&l->key, "%s\n%s\n%s\n%s", record->op, record->case_text, record->backend,
+                    text_of(record->fields, "kernel")) > 0;
 }
 
 static bool keep_line(struct merge *m, const char *path, const struct jsonl_record *record,

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct merge_result {
-    char *text;    /* the lines, in a fixed order; owned by the caller */
+    char *text; /* the lines, in a fixed order; owned by the caller */
     size_t size;
     uint64_t lines, repeated; /* written; left out because they stand in two files word for word */
 };

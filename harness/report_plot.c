@@ -50,12 +50,15 @@ static void draw_bins(struct sketch *s, const uint64_t *bins, int count, int n_b
 {
     FILE *f = s->script;
     start_plot(s, 420, 230);
-    fprintf(f, "set logscale y\nset yrange [0.5:]\nset format y '10^{%%L}'\nset boxwidth 0.84\n"
-               "set xrange [-0.6:%d.6]\nset xtics rotate by -45 scale 0 font ',11'\n"
-               "set xtics (", count - 1);
+    fprintf(f,
+            "set logscale y\nset yrange [0.5:]\nset format y '10^{%%L}'\nset boxwidth 0.84\n"
+            "set xrange [-0.6:%d.6]\nset xtics rotate by -45 scale 0 font ',11'\n"
+            "set xtics (",
+            count - 1);
     for (int i = 0; i < count; i++) fprintf(f, "%s\"%s\" %d", i ? ", " : "", name(i), i);
     fprintf(f, ")\nset xlabel '%s' textcolor rgb '#010203' offset 0,0.4\n$d << EOD\n", label);
-    /* An empty bin lies on the axis: gnuplot calls a plot of nothing but undefined points an error. */
+    /* An empty bin lies on the axis: gnuplot calls a plot of nothing but undefined points an error.
+     */
     for (int i = 0; i < count; i++)
         fprintf(f, "%d %.1f %d\n", i, bins[i] ? (double)bins[i] : 0.5,
                 i >= count - n_bad ? 0x0a0b0c : 0x070809);
@@ -79,10 +82,11 @@ static void draw_kills(struct sketch *s, const struct report *r)
     }
     qsort(cases, n, sizeof *cases, by_count);
     start_plot(s, 640, 240);
-    fprintf(f, "set logscale x\nset xrange [0.9:%llu]\nset yrange [0:%zu]\n"
-               "set xlabel 'cases tried' textcolor rgb '#010203'\n"
-               "set ylabel 'kernels caught' textcolor rgb '#010203'\n"
-               "set arrow from 0.9,%zu to %llu,%zu nohead lc rgb '#040506' dt 2\n$d << EOD\n0.9 0\n",
+    fprintf(f,
+            "set logscale x\nset xrange [0.9:%llu]\nset yrange [0:%zu]\n"
+            "set xlabel 'cases tried' textcolor rgb '#010203'\n"
+            "set ylabel 'kernels caught' textcolor rgb '#010203'\n"
+            "set arrow from 0.9,%zu to %llu,%zu nohead lc rgb '#040506' dt 2\n$d << EOD\n0.9 0\n",
             (unsigned long long)(n ? 2 * cases[n - 1] + 8 : 10), r->n_broken + r->n_broken / 10 + 1,
             r->n_broken, (unsigned long long)(n ? 2 * cases[n - 1] + 8 : 10), r->n_broken);
     for (size_t i = 0; i < n; i++) fprintf(f, "%llu %zu\n", (unsigned long long)cases[i], i + 1);
@@ -107,7 +111,8 @@ static void cut_empty_groups(char *text)
 {
     char *from = text, *at;
     while ((at = strstr(from, "<g "))) {
-        char *close = strchr(at, '>'), *rest = close ? close + 1 + strspn(close + 1, " \t\n") : NULL;
+        char *close = strchr(at, '>'),
+             *rest = close ? close + 1 + strspn(close + 1, " \t\n") : NULL;
         from = at + 3;
         if (!rest || strncmp(rest, "</g>", 4)) continue;
         memmove(at, rest + 4, strlen(rest + 4) + 1);
@@ -230,7 +235,8 @@ void report_plots_make(const struct report *r, const char *program, struct repor
     s.script = fopen(path, "we");
     if (s.script) draw_all(&s, r);
     if (!s.script || fclose(s.script) != 0)
-        error_text(p->note, sizeof p->note, "No plots: cannot write %.120s: %s.", path, strerror(errno));
+        error_text(p->note, sizeof p->note, "No plots: cannot write %.120s: %s.", path,
+                   strerror(errno));
     else if (run_gnuplot(program, path, p) && !collect(folder, r, p))
         error_text(p->note, sizeof p->note, "Some plots are missing: %s wrote none.", program);
     remove_folder(folder, s.count);

@@ -19,8 +19,8 @@ struct line {
     size_t error_size;
 };
 
-#define FAIL(l, format, ...)                                                                     \
-    error_text((l)->error, (l)->error_size, "%s:%" PRIu64 ": " format, (l)->path,                \
+#define FAIL(l, format, ...)                                                      \
+    error_text((l)->error, (l)->error_size, "%s:%" PRIu64 ": " format, (l)->path, \
                (l)->record->line, ##__VA_ARGS__)
 
 static const cJSON *field(const struct line *l, const char *key)
@@ -119,8 +119,8 @@ static bool read_counts(const struct line *l, struct report_counts *c)
         !read_count(l, "equivalent", &c->equivalent) || !read_checks(l, c->checks) ||
         !read_bins(l, "ratios", c->spread.ratio, RATIO_BINS) ||
         !read_bins(l, "ulps", c->spread.ulp, ULP_BINS) ||
-        !read_bins(l, "margins", c->spread.margin, MARGIN_BINS) ||
-        !read_real(l, "ulp", -1, &ulp) || !read_real(l, "kernel_seconds", 0, &c->kernel_seconds))
+        !read_bins(l, "margins", c->spread.margin, MARGIN_BINS) || !read_real(l, "ulp", -1, &ulp) ||
+        !read_real(l, "kernel_seconds", 0, &c->kernel_seconds))
         return false;
     c->cases = 1;
     c->passed = l->verdict == VERDICT_PASS;
@@ -158,8 +158,7 @@ static bool add_names(const struct line *l)
     for (int i = 0; i < 3; i++) {
         char text[sizeof(struct report_name)];
         if (!read_text(l, keys[i], text, sizeof text)) return false;
-        if (text[0] && !report_add_name(lists[i], counts[i], text))
-            return FAIL(l, "out of memory");
+        if (text[0] && !report_add_name(lists[i], counts[i], text)) return FAIL(l, "out of memory");
     }
     return true;
 }
@@ -248,8 +247,9 @@ static bool add_case(const struct line *l)
     case SEEN_SAME: l->report->repeats++; return true;
     case SEEN_OTHER:
         l->report->unsteady++;
-        return add_failure(l, "repeated", "  the same case gave another verdict or other bits in "
-                                          "another run\n");
+        return add_failure(l, "repeated",
+                           "  the same case gave another verdict or other bits in "
+                           "another run\n");
     case SEEN_MEMORY: break;
     }
     return FAIL(l, "out of memory");
@@ -296,8 +296,7 @@ static bool add_sweep(const struct line *l)
     switch (see_sweep(l, seed, refused)) {
     case SEEN_NEW: break;
     case SEEN_SAME: l->report->repeats++; return true;
-    case SEEN_OTHER:
-        return FAIL(l, "this sweep stands in the input twice, with different results");
+    case SEEN_OTHER: return FAIL(l, "this sweep stands in the input twice, with different results");
     case SEEN_MEMORY: return FAIL(l, "out of memory");
     }
     o->total.checks[CHECK_REFUSAL] += geometries;

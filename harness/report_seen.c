@@ -102,7 +102,8 @@ static bool add_pair(struct report *r, const struct seen_case *a, const struct s
     if (!f->case_text || !f->text) return false;
     snprintf(f->text, 160,
              "  both backends pass, with other bits: %s gives digest %016" PRIx64
-             ", %s gives %016" PRIx64 "\n", a->backend, a->digest, b->backend, b->digest);
+             ", %s gives %016" PRIx64 "\n",
+             a->backend, a->digest, b->backend, b->digest);
     return true;
 }
 
@@ -121,8 +122,10 @@ bool report_seen_finish(struct report *r, char *error, size_t size)
     for (size_t first = 0, i = 1; i < n && fine; i++) {
         bool same = !strcmp(s->slots[i].text, s->slots[first].text) &&
                     !strcmp(s->slots[i].op, s->slots[first].op);
-        if (same) fine = add_pair(r, &s->slots[first], &s->slots[i]);
-        else first = i;
+        if (same)
+            fine = add_pair(r, &s->slots[first], &s->slots[i]);
+        else
+            first = i;
     }
     report_seen_free(s);
     r->seen = NULL;

@@ -35,10 +35,14 @@ char *report_percent(uint64_t part, uint64_t whole, char text[32])
 
 char *report_small(double value, char text[32])
 {
-    if (value != 0 && fabs(value) < 0.0005) snprintf(text, 32, "%.1e", value);
-    else if (value < 1000) snprintf(text, 32, value < 10 ? "%.3f" : "%.1f", value);
-    else if (value < 1e12) report_grouped((uint64_t)value, text);
-    else snprintf(text, 32, "%.1e", value);
+    if (value != 0 && fabs(value) < 0.0005)
+        snprintf(text, 32, "%.1e", value);
+    else if (value < 1000)
+        snprintf(text, 32, value < 10 ? "%.3f" : "%.1f", value);
+    else if (value < 1e12)
+        report_grouped((uint64_t)value, text);
+    else
+        snprintf(text, 32, "%.1e", value);
     return text;
 }
 
@@ -62,13 +66,16 @@ char *report_ratio(const struct report_op *o, char text[32])
 {
     const struct op *op = op_find(o->name, strlen(o->name));
     if (report_has_errors(&o->total)) return report_small(o->total.worst_ratio, text);
-    snprintf(text, 32, op && op->contract == CONTRACT_EXACT && o->total.compared ? "bit-exact" : "-");
+    snprintf(text, 32,
+             op && op->contract == CONTRACT_EXACT && o->total.compared ? "bit-exact" : "-");
     return text;
 }
 
 const char *report_outcome(const struct report_broken *b)
 {
-    return b->verdict == VERDICT_FAIL ? "caught" : b->verdict == VERDICT_ERROR ? "not run" : "MISSED";
+    return b->verdict == VERDICT_FAIL    ? "caught"
+           : b->verdict == VERDICT_ERROR ? "not run"
+                                         : "MISSED";
 }
 
 uint64_t report_checks(const struct report_counts *c)
@@ -117,9 +124,11 @@ static void say_verdict(const struct report *r, struct text *t)
         break;
     case REPORT_WRONG: say_wrong(r, t); break;
     case REPORT_BLIND:
-        text_add(t, "Not proved: %s cases passed, but %zu of %zu kernels that are wrong on purpose "
-                    "went unseen.", report_grouped(r->total.passed, n),
-                 r->n_broken - r->n_caught - r->n_untried, r->n_broken);
+        text_add(t,
+                 "Not proved: %s cases passed, but %zu of %zu kernels that are wrong on purpose "
+                 "went unseen.",
+                 report_grouped(r->total.passed, n), r->n_broken - r->n_caught - r->n_untried,
+                 r->n_broken);
         break;
     case REPORT_UNCERTAIN:
         if (r->total.errors)
@@ -161,8 +170,9 @@ static void say_errors(const struct report *r, struct report_words *w)
         text_add(&t, ", every bit.");
         return;
     }
-    text_add(&t, ": bit by bit, or inside an error bound proved for the case. The worst error used "
-                 "%s of its bound E (%s).",
+    text_add(&t,
+             ": bit by bit, or inside an error bound proved for the case. The worst error used "
+             "%s of its bound E (%s).",
              report_small(worst->total.worst_ratio, m), worst->name);
     if (r->total.unjudged)
         text_add(&t, " %s elements are left open: their bound is infinite.",
@@ -177,9 +187,10 @@ static void say_chance(const struct report *r, struct report_words *w)
     if (r->total.failed || r->drawn < 20) return;
     double p = -expm1(log(0.05) / (double)r->drawn);
     struct text t = sentence(w);
-    text_add(&t, "None of %s cases drawn at random failed: with 95 %% confidence fewer than one in %s "
-                 "cases so drawn does.", report_grouped(r->drawn, n),
-             report_grouped((uint64_t)(1 / p), m));
+    text_add(&t,
+             "None of %s cases drawn at random failed: with 95 %% confidence fewer than one in %s "
+             "cases so drawn does.",
+             report_grouped(r->drawn, n), report_grouped((uint64_t)(1 / p), m));
 }
 
 static void say_broken(const struct report *r, struct report_words *w)
@@ -188,7 +199,8 @@ static void say_broken(const struct report *r, struct report_words *w)
     if (!r->n_broken)
         text_add(&t, "The checks themselves were not on trial: these data hold no broken kernels.");
     else if (r->n_caught == r->n_broken)
-        text_add(&t, "The same checks caught all %zu kernels that are wrong on purpose.", r->n_broken);
+        text_add(&t, "The same checks caught all %zu kernels that are wrong on purpose.",
+                 r->n_broken);
     else
         text_add(&t, "The same checks caught %zu of %zu kernels that are wrong on purpose.",
                  r->n_caught, r->n_broken);
@@ -204,9 +216,10 @@ static void say_backends(const struct report *r, struct report_words *w)
     else if (r->n_backends == 1)
         text_add(&t, "Only the %s backend ran.", r->backends[0].name);
     else
-        text_add(&t, "%s cases ran on more than one backend with equal bits, %" PRIu64
-                     " with different ones.", report_grouped(r->pairs_equal, n),
-                 r->pairs_different);
+        text_add(&t,
+                 "%s cases ran on more than one backend with equal bits, %" PRIu64
+                 " with different ones.",
+                 report_grouped(r->pairs_equal, n), r->pairs_different);
 }
 
 static void say_left_out(const struct report *r, struct report_words *w)

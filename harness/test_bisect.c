@@ -11,8 +11,7 @@
 /* A project in a folder of its own whose `make` copies a shell script to build/attest. */
 static char folder[64];
 
-#define RESULT(verdict, check)                                                                     \
-    "printf '{\"verdict\":\"" verdict "\",\"check\":\"" check "\"}\\n'\n"
+#define RESULT(verdict, check) "printf '{\"verdict\":\"" verdict "\",\"check\":\"" check "\"}\\n'\n"
 #define RIGHT RESULT("pass", "")
 #define BUG RESULT("fail", "contract out") "exit 1\n"
 #define CASE "glm5next_dsa_mla_decode_fp8:seqs=1,len=[3,4],regime=normal,seed=0x1"
@@ -44,13 +43,16 @@ static void write_file(const char *name, const char *text)
 static char *commit(const char *subject, const char *body)
 {
     char script[2000], command[400];
-    snprintf(script, sizeof script,
-             "#!/bin/sh\n[ $1 = explain ] && { echo 'out is WRONG: the first wrong stage'; exit 1; }\n"
-             "%s# %s\n", body, subject);
+    snprintf(
+        script, sizeof script,
+        "#!/bin/sh\n[ $1 = explain ] && { echo 'out is WRONG: the first wrong stage'; exit 1; }\n"
+        "%s# %s\n",
+        body, subject);
     write_file("attest.sh", script);
     snprintf(command, sizeof command,
              "git add -A && git -c user.name=a -c user.email=a@example.com commit -q -m '%s' && "
-             "git rev-parse HEAD", subject);
+             "git rev-parse HEAD",
+             subject);
     return shell(command);
 }
 
@@ -188,8 +190,8 @@ Test(bisect, goes_through_merged_branches)
 }
 
 /* An older build that has no key `spare`. */
-#define OLDER(rest)                                                                                \
-    "case \"$*\" in *spare=*) echo \"attest: glm5next has no key 'spare'; it has seqs\" >&2\n"      \
+#define OLDER(rest)                                                                            \
+    "case \"$*\" in *spare=*) echo \"attest: glm5next has no key 'spare'; it has seqs\" >&2\n" \
     "exit 2;; esac\n" rest
 
 Test(bisect, keys_that_an_older_revision_lacks_are_dropped_at_their_default)
@@ -230,11 +232,11 @@ Test(bisect, ends_that_are_not_what_they_should_be_are_named)
     struct bisect_row row;
     bool bad_input = false;
     char error[600];
-    cr_expect_not(bisect_revisions_open(&revisions, &row, again, first, &bad_input, error,
-                                        sizeof error));
+    cr_expect_not(
+        bisect_revisions_open(&revisions, &row, again, first, &bad_input, error, sizeof error));
     cr_expect(bad_input);
-    cr_expect_not(bisect_revisions_open(&revisions, &row, "no-such", first, &bad_input, error,
-                                        sizeof error));
+    cr_expect_not(
+        bisect_revisions_open(&revisions, &row, "no-such", first, &bad_input, error, sizeof error));
     cr_expect(bad_input);
     free(first);
     free(fixed);

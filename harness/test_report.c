@@ -29,11 +29,13 @@ static void tear_down(void)
 TestSuite(report, .init = set_up, .fini = tear_down, .timeout = 120);
 
 #define DECODE "glm5next_dsa_mla_decode_fp8"
-#define LINE(name, backend, verdict, check, ratio, rest)                                           \
-    "{\"case\":\"" name "\",\"op\":\"" DECODE "\",\"backend\":\"" backend "\",\"verdict\":\""       \
-    verdict "\",\"check\":\"" check "\",\"ratio\":" ratio ",\"seconds\":0.5,\"seed\":\"1\","        \
+#define LINE(name, backend, verdict, check, ratio, rest)                      \
+    "{\"case\":\"" name "\",\"op\":\"" DECODE "\",\"backend\":\"" backend     \
+    "\",\"verdict\":\"" verdict "\",\"check\":\"" check "\",\"ratio\":" ratio \
+    ",\"seconds\":0.5,\"seed\":\"1\","                                        \
     "\"tier\":\"quick\",\"date\":\"2024-07-01\"" rest "}\n"
-#define BITS(digest) ",\"digest\":\"" digest "\",\"compared\":100,\"nearest\":90,\"ulp\":0.75," \
+#define BITS(digest)                                                                    \
+    ",\"digest\":\"" digest "\",\"compared\":100,\"nearest\":90,\"ulp\":0.75,"          \
     "\"checks\":{\"contract\":1,\"guard\":2},\"ratios\":[60,40,0,0,0,0,0,0,0,0,0,0,0]," \
     "\"ulps\":[50,0,0,40,10,0,0,0,0,0,0,0],\"margins\":[1,0,0,0,0,0,2,3]"
 #define A DECODE ":seqs=1,regime=normal,seed=0x1"
@@ -42,10 +44,11 @@ TestSuite(report, .init = set_up, .fini = tear_down, .timeout = 120);
 #define GOOD_B LINE(B, "simt", "pass", "", "0.5", BITS("00000000000000bb"))
 #define SWEEP                                                                                      \
     LINE(DECODE " (refusal sweep 0)", "simt", "pass", "", "null",                                  \
-         ",\"geometries\":1000,\"refused\":400,\"rules\":{\"block_size_zero\":300,\"degenerate\":100}")
-#define BROKEN(name, verdict)                                                                      \
-    LINE(A, "simt", verdict, "poison", "null",                                                     \
-         ",\"kernel\":\"" name "\",\"kind\":\"PAGE\",\"bug\":\"a <bad> one\",\"like\":\"P1\","       \
+         ",\"geometries\":1000,\"refused\":400,\"rules\":{\"block_size_zero\":300,\"degenerate\":" \
+         "100}")
+#define BROKEN(name, verdict)                                                                  \
+    LINE(A, "simt", verdict, "poison", "null",                                                 \
+         ",\"kernel\":\"" name "\",\"kind\":\"PAGE\",\"bug\":\"a <bad> one\",\"like\":\"P1\"," \
          "\"cases\":7")
 
 static const char *file(const char *name, const char *text)
@@ -99,14 +102,16 @@ Test(report, says_how_it_stands)
         const char *text;
         enum report_state state;
     } all[] = {
-        {GOOD_A LINE(B, "simt", "fail", "contract out", "7.5", ",\"text\":\"  wrong\\n\""), REPORT_WRONG},
+        {GOOD_A LINE(B, "simt", "fail", "contract out", "7.5", ",\"text\":\"  wrong\\n\""),
+         REPORT_WRONG},
         {GOOD_A LINE(B, "simt", "error", "memory", "null", ""), REPORT_UNCERTAIN},
         {LINE(A, "simt", "refused", "degenerate", "null", ""), REPORT_UNCERTAIN},
         {LINE(A, "simt", "pass", "", "null", ""), REPORT_UNCERTAIN},
         {GOOD_A BROKEN("k", "pass"), REPORT_BLIND},
         {GOOD_A BROKEN("k", "error"), REPORT_UNCERTAIN},
         {GOOD_A LINE("x (refusal sweep 0)", "simt", "fail", "refusal r", "null",
-                     ",\"geometries\":3"), REPORT_WRONG},
+                     ",\"geometries\":3"),
+         REPORT_WRONG},
         /* The same case again with other bits, and on another backend with other bits. */
         {GOOD_A LINE(A, "simt", "pass", "", "0.25", BITS("00000000000000ab")), REPORT_WRONG},
         {GOOD_A LINE(A, "cuda", "pass", "", "0.25", BITS("00000000000000ab")), REPORT_WRONG},
@@ -125,8 +130,8 @@ Test(report, says_how_it_stands)
 
 Test(report, a_case_that_stands_twice_counts_once)
 {
-    struct report r = read_text(GOOD_A GOOD_A GOOD_B SWEEP SWEEP BROKEN("k", "fail")
-                                    BROKEN("k", "fail"));
+    struct report r =
+        read_text(GOOD_A GOOD_A GOOD_B SWEEP SWEEP BROKEN("k", "fail") BROKEN("k", "fail"));
     cr_expect_eq(r.total.cases, 2);
     cr_expect_eq(r.repeats, 2);
     cr_expect_eq(r.geometries, 1000);
@@ -329,8 +334,9 @@ Test(report, marks_what_got_worse)
     worse(GOOD_A, LINE(A, "simt", "pass", "", "0.26", BITS("00000000000000aa")),
           "larger worst err/E");
     worse(GOOD_A,
-          LINE(A, "simt", "pass", "", "0.25", ",\"compared\":100,\"nearest\":89,\"checks\":"
-                                             "{\"contract\":1,\"guard\":2}"),
+          LINE(A, "simt", "pass", "", "0.25",
+               ",\"compared\":100,\"nearest\":89,\"checks\":"
+               "{\"contract\":1,\"guard\":2}"),
           "smaller share correctly rounded");
     worse(GOOD_A, LINE(A, "simt", "pass", "", "0.25", ",\"compared\":100,\"nearest\":90"),
           "check guard made less often");
@@ -371,11 +377,17 @@ Test(report, coverage_is_read_from_lcov)
     cr_expect_str_eq(r.files[0].open_lines, "2-4, 9");
     cr_expect_str_eq(r.files[1].open_lines, "");
     report_free(&r);
-    static const char *const bad[] = {
-        "", "DA:1,1\n", "SF:a\nDA:1\nend_of_record\n", "SF:a\nDA:2,1\nDA:1,1\nend_of_record\n",
-        "SF:a\nDA:1,1\n", "SF:a\nSF:b\n", "end_of_record\n", "SF:a\nend_of_record\nSF:a\n"};
+    static const char *const bad[] = {"",
+                                      "DA:1,1\n",
+                                      "SF:a\nDA:1\nend_of_record\n",
+                                      "SF:a\nDA:2,1\nDA:1,1\nend_of_record\n",
+                                      "SF:a\nDA:1,1\n",
+                                      "SF:a\nSF:b\n",
+                                      "end_of_record\n",
+                                      "SF:a\nend_of_record\nSF:a\n"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        cr_expect_not(report_read_coverage(&r, file("c.info", bad[i]), error, sizeof error), "%zu", i);
+        cr_expect_not(report_read_coverage(&r, file("c.info", bad[i]), error, sizeof error), "%zu",
+                      i);
         cr_expect_not_null(strstr(error, "c.info:"), "%s", error);
         report_free(&r);
     }
@@ -420,13 +432,14 @@ Test(report, agreement_is_of_bits)
     char error[300] = "";
     char one[300], two[300];
     strcpy(one, file("a.jsonl", GOOD_A GOOD_B SWEEP BROKEN("k", "fail")
-                     LINE(A "1", "simt", "refused", "degenerate", "null",
-                          ",\"digest\":\"0000000000000000\"")));
-    strcpy(two, file("b.jsonl", LINE(B, "cuda", "pass", "", "0.5", BITS("00000000000000bc"))
-                     LINE(A "1", "cuda", "refused", "degenerate", "null",
-                          ",\"digest\":\"0000000000000000\"")
-                     LINE(A, "cuda", "pass", "", "0.25", BITS("00000000000000aa"))
-                     LINE(A "2", "cuda", "pass", "", "0.25", BITS("00000000000000aa"))));
+                                    LINE(A "1", "simt", "refused", "degenerate", "null",
+                                         ",\"digest\":\"0000000000000000\"")));
+    strcpy(two, file("b.jsonl",
+                     LINE(B, "cuda", "pass", "", "0.5",
+                          BITS("00000000000000bc")) LINE(A "1", "cuda", "refused", "degenerate",
+                                                         "null", ",\"digest\":\"0000000000000000\"")
+                         LINE(A, "cuda", "pass", "", "0.25", BITS("00000000000000aa"))
+                             LINE(A "2", "cuda", "pass", "", "0.25", BITS("00000000000000aa"))));
     cr_assert(agree_read(one, &a, error, sizeof error), "%s", error);
     cr_assert(agree_read(two, &b, error, sizeof error), "%s", error);
     cr_assert(agree_compare(&a, &b, &r));
@@ -440,8 +453,8 @@ Test(report, agreement_is_of_bits)
     agree_result_free(&r);
     agree_run_free(&a);
     agree_run_free(&b);
-    cr_expect_not(agree_read(file("a.jsonl", LINE(A, "simt", "pass", "", "0", "")), &a, error,
-                             sizeof error));
+    cr_expect_not(
+        agree_read(file("a.jsonl", LINE(A, "simt", "pass", "", "0", "")), &a, error, sizeof error));
     cr_expect_not_null(strstr(error, "a.jsonl:1: digest"), "%s", error);
 }
 
