@@ -157,7 +157,7 @@ $(B)/dump_rotation: mk/dump_rotation.c $(call obj,$(GPU_SRC))
 exhaust-rotation: $(B)/exhaust_rotation $(B)/dump_rotation $(B)/simt/selftest_rotation.so ## check every value of the rotation against MPFR
 	$(B)/exhaust_rotation --full --threads $(JOBS)
 	$(B)/dump_rotation $(B)/simt/selftest_rotation.so $(B)/rotation.f32
-	$(B)/exhaust_rotation --threads $(JOBS) --dump $(B)/rotation.f32; \
+	$(B)/exhaust_rotation --full --threads $(JOBS) --dump $(B)/rotation.f32; \
 	    code=$$?; rm -f $(B)/rotation.f32; exit $$code
 
 # Fuzz targets: everything with sanitizers. Coverage leaves out what only spreads values and
