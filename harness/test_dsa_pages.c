@@ -46,8 +46,8 @@ static void compress(struct dsa_test *test, const struct keys *keys, const uint1
                      uint32_t tokens, uint32_t first_key, uint32_t pools, float *out,
                      int32_t *indices)
 {
-    struct gpu_dsa_kpool_compress args = {.pools = pools, .S = tokens, .D = DIM, .KP = KPOOL,
-                                          .first_key = (int32_t)first_key};
+    struct gpu_dsa_kpool_compress args = {
+        .pools = pools, .S = tokens, .D = DIM, .KP = KPOOL, .first_key = (int32_t)first_key};
     args.k = dsa_test_input(test, "k", k, (uint64_t)tokens * DIM, 2);
     args.gate = dsa_test_input(test, "gate", k, (uint64_t)tokens * DIM, 2);
     args.valid = dsa_test_input(test, "valid", keys->valid, tokens, 1);
@@ -101,10 +101,10 @@ Test(dsa_pages, without_the_rule_a_pool_straddles_two_pages)
 Test(dsa_pages, the_rule_is_refused_and_named)
 {
     for (uint32_t block = 1; block <= 20; block++) {
-        struct gpu_dsa_kpool_compress a = {.pools = 6, .S = 24, .D = 32, .KP = 4,
-                                           .block_size = block};
-        struct ref_dsa_kpool_compress g = {.pools = 6, .S = 24, .D = 32, .KP = 4,
-                                           .block_size = block};
+        struct gpu_dsa_kpool_compress a = {
+            .pools = 6, .S = 24, .D = 32, .KP = 4, .block_size = block};
+        struct ref_dsa_kpool_compress g = {
+            .pools = 6, .S = 24, .D = 32, .KP = 4, .block_size = block};
         struct gpu_report report = {{0}, {0}};
         struct ref_refusal why = {{0}, {0}};
         char numbers[80];
@@ -112,7 +112,8 @@ Test(dsa_pages, the_rule_is_refused_and_named)
         cr_assert_eq(gpu_dsa_kpool_compress_check(&a, &report) == GPU_OK, legal);
         cr_assert_eq(ref_dsa_kpool_compress_accepts(&g, &why), legal);
         if (legal) continue;
-        snprintf(numbers, sizeof numbers, "block_size %u is not a multiple of index_kpool 4", block);
+        snprintf(numbers, sizeof numbers, "block_size %u is not a multiple of index_kpool 4",
+                 block);
         cr_assert_str_eq(report.rule, "block_size_multiple_of_kpool");
         cr_assert_str_eq(why.rule, "block_size_multiple_of_kpool");
         cr_assert_not_null(strstr(report.text, numbers), "%s", report.text);

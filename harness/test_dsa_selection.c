@@ -17,9 +17,9 @@ TestSuite(dsa_selection, .timeout = 300);
 
 /* One row and what it was made from. */
 struct row {
-    const int32_t *ids; /* [width] */
+    const int32_t *ids;   /* [width] */
     const uint8_t *valid; /* [len] */
-    const float *scores; /* [pools], or NULL: the order of the pools is not looked at */
+    const float *scores;  /* [pools], or NULL: the order of the pools is not looked at */
     uint32_t len, kpool, topk, width, pools;
     int64_t first_key, pos;
     bool tail, masked;
@@ -49,11 +49,16 @@ static const char *ids_fault(const struct row *r)
     for (uint32_t i = 0; i < r->width && !fault; i++) {
         int32_t id = r->ids[i];
         if (id == -1) continue;
-        if (id < 0 || (uint32_t)id >= r->len) fault = "an id is out of range";
-        else if (r->masked) fault = "a masked query holds an id";
-        else if (seen[id]++ && (r->one_run || !r->tail)) fault = "an id stands twice";
-        else if (r->one_run && id > r->pos) fault = "an id lies after the query";
-        else if (r->one_run && !r->valid[id]) fault = "an id is an invalid token";
+        if (id < 0 || (uint32_t)id >= r->len)
+            fault = "an id is out of range";
+        else if (r->masked)
+            fault = "a masked query holds an id";
+        else if (seen[id]++ && (r->one_run || !r->tail))
+            fault = "an id stands twice";
+        else if (r->one_run && id > r->pos)
+            fault = "an id lies after the query";
+        else if (r->one_run && !r->valid[id])
+            fault = "an id is an invalid token";
     }
     free(seen);
     return fault;
@@ -122,7 +127,8 @@ static const char *row_fault(const struct row *r)
     if ((fault = pools_fault(r, &taken))) return fault;
     for (int64_t i = 0; i < tail && r->one_run; i++) {
         if (r->ids[count * r->kpool + i] == -1) return "the tail is not behind the pools";
-        if (r->ids[count * r->kpool + i] != r->ids[count * r->kpool] + i) return "the tail has gaps";
+        if (r->ids[count * r->kpool + i] != r->ids[count * r->kpool] + i)
+            return "the tail has gaps";
         if (i == tail - 1 && r->pos < r->len && r->valid[r->pos] &&
             r->ids[count * r->kpool + i] != r->pos)
             return "the tail does not end at the query";
@@ -217,7 +223,8 @@ static void run_case(struct verify_context *x, const struct op *op, uint64_t ind
     cr_assert(plan_case(&plan, &job, &c, error, sizeof error), "%s", error);
     instance_init(&in, POISON_NAN);
     cr_assert(op->build(&c, &in));
-    cr_assert(run_instance(x, &c, &in, &options, &got, &result), "%s %s", result.check, result.text);
+    cr_assert(run_instance(x, &c, &in, &options, &got, &result), "%s %s", result.check,
+              result.text);
     cr_assert(expected_alloc(&in, e));
     op->oracle(&c, &in, op->model, (const uint8_t *const *)got.dense, e);
     check(&c, &in, &got, e, met);
@@ -300,8 +307,17 @@ static const char *fault_with(int place, int32_t id, int second, int32_t second_
     static const float scores[] = {1, 0.5f, 2, 0, -FLT_MAX};
     int32_t ids[GOOD_WIDTH];
     uint8_t valid[20];
-    struct row r = {.ids = ids, .valid = valid, .scores = scores, .len = 20, .kpool = 4, .topk = 8,
-                    .width = GOOD_WIDTH, .pools = 5, .first_key = 2, .pos = 19, .tail = true,
+    struct row r = {.ids = ids,
+                    .valid = valid,
+                    .scores = scores,
+                    .len = 20,
+                    .kpool = 4,
+                    .topk = 8,
+                    .width = GOOD_WIDTH,
+                    .pools = 5,
+                    .first_key = 2,
+                    .pos = 19,
+                    .tail = true,
                     .one_run = true};
     for (int t = 0; t < 20; t++) valid[t] = t >= 2;
     memcpy(ids, good_ids, sizeof ids);
@@ -315,17 +331,17 @@ Test(dsa_selection, a_wrong_row_is_seen)
     static const struct {
         int place, second;
         int32_t id, second_id;
-    } wrong[] = {{0, -1, 11, 0},   /* an id twice */
-                 {3, -1, 20, 0},   /* beyond the sequence */
-                 {3, -1, -2, 0},   /* negative, but no hole */
-                 {4, -1, -1, 0},   /* part of a pool missing */
-                 {8, 9, -1, -1},   /* no tail */
-                 {8, 10, -1, 18},  /* the tail moved by one */
-                 {8, 9, 19, 18},   /* the tail in another order */
-                 {9, 10, 17, 19},  /* a token of the tail that is no neighbour */
-                 {10, -1, 17, 0},  /* one token too many */
-                 {10, -1, 1, 0},   /* padding */
-                 {0, 4, 2, 10}};   /* the first tokens of two pools exchanged */
+    } wrong[] = {{0, -1, 11, 0},  /* an id twice */
+                 {3, -1, 20, 0},  /* beyond the sequence */
+                 {3, -1, -2, 0},  /* negative, but no hole */
+                 {4, -1, -1, 0},  /* part of a pool missing */
+                 {8, 9, -1, -1},  /* no tail */
+                 {8, 10, -1, 18}, /* the tail moved by one */
+                 {8, 9, 19, 18},  /* the tail in another order */
+                 {9, 10, 17, 19}, /* a token of the tail that is no neighbour */
+                 {10, -1, 17, 0}, /* one token too many */
+                 {10, -1, 1, 0},  /* padding */
+                 {0, 4, 2, 10}};  /* the first tokens of two pools exchanged */
     cr_assert_null(fault_with(-1, 0, -1, 0), "%s", fault_with(-1, 0, -1, 0));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         cr_assert_not_null(
@@ -338,8 +354,17 @@ static const char *fault_of_pools(int32_t first, int32_t second)
     static const float scores[] = {1, 0.5f, 2, 1, -FLT_MAX};
     int32_t ids[GOOD_WIDTH] = {-1, -1, -1, -1, -1, -1, -1, -1, 18, 19, -1};
     uint8_t valid[20];
-    struct row r = {.ids = ids, .valid = valid, .scores = scores, .len = 20, .kpool = 4, .topk = 8,
-                    .width = GOOD_WIDTH, .pools = 5, .first_key = 2, .pos = 19, .tail = true,
+    struct row r = {.ids = ids,
+                    .valid = valid,
+                    .scores = scores,
+                    .len = 20,
+                    .kpool = 4,
+                    .topk = 8,
+                    .width = GOOD_WIDTH,
+                    .pools = 5,
+                    .first_key = 2,
+                    .pos = 19,
+                    .tail = true,
                     .one_run = true};
     for (int t = 0; t < 20; t++) valid[t] = t >= 2;
     for (int s = 0; s < 4; s++) {
@@ -368,10 +393,19 @@ Test(dsa_selection, an_invalid_token_inside_would_repeat_the_tail)
     static const int32_t selected[2] = {1, 0}, pos = 7;
     static const int32_t slots[8] = {0, -1, 2, 3, 4, 5, 6, 7};
     static const int32_t repeated[11] = {4, 5, 6, 7, -1, -1, -1, -1, 4, 5, 6};
-    struct ref_dsa_expand_selection g = {.selected = selected, .pool_indices = slots,
-                                         .valid_cand = candidates, .valid_keys = valid,
-                                         .q_pos = &pos, .q_mask = &mask, .Q = 1, .P = 2, .KP = 4,
-                                         .S = 8, .select_k = 2, .width = 11, .index_topk = 8,
+    struct ref_dsa_expand_selection g = {.selected = selected,
+                                         .pool_indices = slots,
+                                         .valid_cand = candidates,
+                                         .valid_keys = valid,
+                                         .q_pos = &pos,
+                                         .q_mask = &mask,
+                                         .Q = 1,
+                                         .P = 2,
+                                         .KP = 4,
+                                         .S = 8,
+                                         .select_k = 2,
+                                         .width = 11,
+                                         .index_topk = 8,
                                          .always_tail = 1};
     int32_t row[11];
     ref_dsa_expand_selection(&g, row);
@@ -381,8 +415,9 @@ Test(dsa_selection, an_invalid_token_inside_would_repeat_the_tail)
     struct ref_refusal why;
     struct gpu_report report;
     char error[300];
-    cr_assert(case_parse("dsa_decode_pipeline:len=8,topk=8,invalid=scattered", &c, error,
-                         sizeof error), "%s", error);
+    cr_assert(
+        case_parse("dsa_decode_pipeline:len=8,topk=8,invalid=scattered", &c, error, sizeof error),
+        "%s", error);
     cr_assert_not(c.op->ref_accepts(&c, NULL, &why));
     cr_assert_str_eq(why.rule, "duplicate_id");
     cr_assert_eq(c.op->gpu_check(&c, NULL, &report), GPU_REFUSED);

@@ -16,13 +16,20 @@ static bool valid_by_structure(const struct dsa_keys *keys, uint32_t at)
 {
     uint32_t pool = at / keys->kpool, slot = at % keys->kpool, count = keys->len - keys->pad;
     switch (keys->invalid) {
-    case DSA_INVALID_NONE: return true;
-    case DSA_INVALID_SCATTERED: return random_u32(keys->seed, STREAM_INVALID, at) % 5 != 0;
-    case DSA_INVALID_FIRST_SLOT: return pool % 3 != 1 || slot != 0;
-    case DSA_INVALID_LAST_SLOT: return pool % 3 != 1 || slot != keys->kpool - 1;
-    case DSA_INVALID_POOL: return pool % 3 != 1;
-    case DSA_INVALID_END: return at < count - count / 3;
-    case DSA_INVALID_ALL: break;
+    case DSA_INVALID_NONE:
+        return true;
+    case DSA_INVALID_SCATTERED:
+        return random_u32(keys->seed, STREAM_INVALID, at) % 5 != 0;
+    case DSA_INVALID_FIRST_SLOT:
+        return pool % 3 != 1 || slot != 0;
+    case DSA_INVALID_LAST_SLOT:
+        return pool % 3 != 1 || slot != keys->kpool - 1;
+    case DSA_INVALID_POOL:
+        return pool % 3 != 1;
+    case DSA_INVALID_END:
+        return at < count - count / 3;
+    case DSA_INVALID_ALL:
+        break;
     }
     return false;
 }
@@ -108,7 +115,8 @@ enum regime dsa_regime(const struct case_line *c, const char *key)
     return REGIME_NORMAL;
 }
 
-void dsa_store_scaled(const struct field *f, uint64_t row, int exponent, enum dtype dtype, void *out)
+void dsa_store_scaled(const struct field *f, uint64_t row, int exponent, enum dtype dtype,
+                      void *out)
 {
     struct field scaled = *f;
     if (f->regime != REGIME_EXACT_INT) {
@@ -186,8 +194,8 @@ bool dsa_edit_no_geom(const struct case_line *base, struct rng *r, struct case_l
 
 uint32_t dsa_absurd_u32(struct rng *r, int64_t usual)
 {
-    static const int64_t values[] = {0,       1,       2,         3,         17,        65535,
-                                     65536,   1 << 20, INT32_MAX, 1LL << 31, UINT32_MAX};
+    static const int64_t values[] = {0,     1,       2,         3,         17,        65535,
+                                     65536, 1 << 20, INT32_MAX, 1LL << 31, UINT32_MAX};
     return (uint32_t)(rng_one_in(r, 2) ? usual + rng_range(r, -1, 1) : rng_pick(r, values, 11));
 }
 

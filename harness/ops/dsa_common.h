@@ -1,5 +1,5 @@
-/* What the descriptors of the DSA selector and of the decode pipeline share: keys of a sequence with
- * padding and invalid tokens, geometry vectors, rows of a batch. */
+/* What the descriptors of the DSA selector and of the decode pipeline share: keys of a sequence
+ * with padding and invalid tokens, geometry vectors, rows of a batch. */
 #ifndef ATTEST_OPS_DSA_COMMON_H
 #define ATTEST_OPS_DSA_COMMON_H
 
@@ -68,13 +68,14 @@ void dsa_store_scaled(const struct field *f, uint64_t row, int exponent, enum dt
  * equal and every weight is exactly 1; values are small integers. value [f->cols]. */
 void dsa_exact_row(const struct field *f, uint64_t row, bool query, double *value);
 
-/* Rows of a batch, for operations with the parameters rows, first and reverse: the key of a row says
- * which data it has, so that a batch can be reordered or cut. */
+/* Rows of a batch, for operations with the parameters rows, first and reverse: the key of a row
+ * says which data it has, so that a batch can be reordered or cut. */
 uint32_t dsa_row_key(const struct case_line *c, uint32_t row);
 /* Element `row key` of a list that repeats; `empty` for an empty one. */
 int64_t dsa_row_item(const struct case_line *c, const char *list, uint32_t row, int64_t empty);
 bool dsa_edit_reversed(const struct case_line *base, struct rng *r, struct case_line *changed);
-int64_t dsa_row_reversed(const struct case_line *base, const struct case_line *changed, int64_t row);
+int64_t dsa_row_reversed(const struct case_line *base, const struct case_line *changed,
+                         int64_t row);
 bool dsa_edit_alone(const struct case_line *base, struct rng *r, struct case_line *changed);
 int64_t dsa_row_alone(const struct case_line *base, const struct case_line *changed, int64_t row);
 /* Drops the geometry vector: the scalars alone must give the same. */

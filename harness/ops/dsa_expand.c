@@ -34,7 +34,8 @@ static const struct param params[] = {
     {"invalid", PARAM_ENUM, false, "none", 0, 0, dsa_invalid_names, "which tokens are invalid", 0},
     {"pick", PARAM_ENUM, false, "best", 0, 0, pick_names, "what the selection holds", 0},
     {"geom", PARAM_ENUM, false, "none", 0, 0, dsa_geom_names, "geometry vector, one row only", 0},
-    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector", 1},
+    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector",
+     1},
     {"change", PARAM_INT, true, "-1", -1, INT32_MAX, NULL,
      "from this token on the data is other data", -1},
     {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which row comes first", 0},
@@ -42,14 +43,14 @@ static const struct param params[] = {
     {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
 };
 
-static const struct preset presets[] = {{"glm53", "len=2600,kpool=4,topk=2048,tail=1"}, {NULL, NULL}};
+static const struct preset presets[] = {{"glm53", "len=2600,kpool=4,topk=2048,tail=1"},
+                                        {NULL, NULL}};
 
 static const char *const always[] = {
     "dsa_expand_selection:model=glm53,rows=3,pos=[2599,2598,2047],seed=0x53",
     "dsa_expand_selection:model=glm53,rows=4,pos=[2046,3,2,0],mask=[1,1,0,1],seed=0x54",
     "dsa_expand_selection:len=40,pad=3,kpool=16,topk=32,rows=3,pos=[2,18,39],seed=0x55",
-    "dsa_expand_selection:len=33,kpool=8,topk=16,tail=0,invalid=all,seed=0x56",
-    NULL};
+    "dsa_expand_selection:len=33,kpool=8,topk=16,tail=0,invalid=all,seed=0x56", NULL};
 
 static struct dsa_keys keys_of(const struct case_line *c)
 {
@@ -71,10 +72,10 @@ static struct dsa_extent extent_of(const struct case_line *c)
 {
     uint32_t len = case_u32(c, "len"), kpool = case_u32(c, "kpool"), topk = case_u32(c, "topk");
     int64_t select = case_int(c, "select"), pools = case_int(c, "pools"), first = first_key(c);
-    struct dsa_extent e = {
-        .len = len,
-        .pools = pools >= 0 ? (uint32_t)pools : dsa_pools(len, first, kpool, true),
-        .complete = dsa_pools(len, first, kpool, false)};
+    struct dsa_extent e = {.len = len,
+                           .pools =
+                               pools >= 0 ? (uint32_t)pools : dsa_pools(len, first, kpool, true),
+                           .complete = dsa_pools(len, first, kpool, false)};
     uint32_t most = kpool ? topk / kpool : 0;
     if (e.complete > e.pools) e.complete = e.pools;
     e.select_k = select >= 0 ? (uint32_t)select : e.complete < most ? e.complete : most;
@@ -215,7 +216,8 @@ static void fill_row(struct build *b, uint32_t row, int64_t pos)
     struct rng holes = {b->keys.seed, STREAM_HOLE, key << 32};
     uint32_t count = row_count(b, pos), seen = 0, others = 0;
     enum pick pick = (enum pick)case_int(b->c, "pick");
-    while (seen < b->e->pools && (int64_t)b->keys.pad + (int64_t)(seen + 1) * b->keys.kpool <= pos + 1)
+    while (seen < b->e->pools &&
+           (int64_t)b->keys.pad + (int64_t)(seen + 1) * b->keys.kpool <= pos + 1)
         seen++;
     rng_permutation(&r, b->order, seen);
     for (uint32_t i = 0, next = 0; i < count; i++) {
@@ -391,7 +393,8 @@ static bool edit_longer(const struct case_line *base, struct rng *r, struct case
     return true;
 }
 
-static int64_t row_inside(const struct case_line *base, const struct case_line *changed, int64_t row)
+static int64_t row_inside(const struct case_line *base, const struct case_line *changed,
+                          int64_t row)
 {
     return dsa_row_item(base, "pos", (uint32_t)row, 0) < case_int(base, "len") ? row : -1;
 }

@@ -9,7 +9,7 @@
 enum { STREAM_Q = 1, STREAM_KEY = 2, STREAM_WEIGHT = 3, STREAM_DROP = 4 };
 
 static const char *const regimes[] = {
-    "normal", "exact_int", "all_negative", "relu_ties", "low_bits", "cancel", "outlier", "walk",
+    "normal", "exact_int", "all_negative", "relu_ties", "low_bits", "cancel",   "outlier", "walk",
     "needle", "subnormal", "huge",         "offset",    "equal",    "specials", NULL};
 enum { REGIMES = 14 };
 
@@ -31,10 +31,12 @@ static const struct param params[] = {
      "clear valid_keys of the last token of some valid pools", 0},
     {"weights", PARAM_ENUM, false, "mixed", 0, 0, weight_names, "signs of the head weights", 0},
     {"factor", PARAM_REAL, true, "1", 0, 0, NULL, "scale in units of dim^-0.5", 1},
-    {"fold", PARAM_OFFSET, true, "+0", -8, 8, NULL, "2^fold moved from the queries to the scale", 0},
+    {"fold", PARAM_OFFSET, true, "+0", -8, 8, NULL, "2^fold moved from the queries to the scale",
+     0},
     {"double", PARAM_INT, true, "0", 0, 1, NULL, "queries twice as large", 0},
     {"geom", PARAM_ENUM, false, "none", 0, 0, dsa_geom_names, "geometry vector, one row only", 0},
-    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector", 1},
+    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector",
+     1},
     {"change", PARAM_INT, true, "-1", -1, INT32_MAX, NULL,
      "from this token on the data is other data", -1},
     {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which row comes first", 0},
@@ -43,14 +45,14 @@ static const struct param params[] = {
     {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
 };
 
-static const struct preset presets[] = {{"glm53", "heads=32,dim=128,kpool=4,len=515"}, {NULL, NULL}};
+static const struct preset presets[] = {{"glm53", "heads=32,dim=128,kpool=4,len=515"},
+                                        {NULL, NULL}};
 
 static const char *const always[] = {
     "dsa_index_scores:model=glm53,rows=2,pos=[514,300],seed=0x53",
     "dsa_index_scores:heads=3,dim=32,len=24,kpool=4,rows=5,pos=[-1,2,3,4,23],seed=0x54",
     "dsa_index_scores:heads=33,dim=160,len=50,kpool=16,pad=2,regime=cancel,seed=0x55",
-    "dsa_index_scores:heads=257,dim=32,len=9,kpool=3,regime=low_bits,seed=0x56",
-    NULL};
+    "dsa_index_scores:heads=257,dim=32,len=9,kpool=3,regime=low_bits,seed=0x56", NULL};
 
 static struct dsa_keys keys_of(const struct case_line *c)
 {
@@ -162,7 +164,8 @@ static bool add_tensors(const struct case_line *c, struct instance *in, const st
 
 /* What a pool's score hangs on besides the key: its last token. The other valid_keys must not
  * matter. */
-static void fill_validity(const struct case_line *c, struct instance *in, const struct dsa_extent *e)
+static void fill_validity(const struct case_line *c, struct instance *in,
+                          const struct dsa_extent *e)
 {
     struct dsa_keys keys = keys_of(c);
     int32_t *indices = instance_data(in, "pool_indices");
@@ -243,7 +246,8 @@ static void fill_queries(const struct case_line *c, struct instance *in)
     for (uint32_t row = 0; row < rows; row++) {
         q_pos[row] = (int32_t)dsa_row_item(c, "pos", row, case_int(c, "len") - 1);
         for (uint32_t h = 0; h < heads; h++) {
-            uint64_t key = (uint64_t)dsa_row_key(c, row) * heads + h, at = (uint64_t)row * heads + h;
+            uint64_t key = (uint64_t)dsa_row_key(c, row) * heads + h,
+                     at = (uint64_t)row * heads + h;
             dsa_store_scaled(&f, key, exponent, DTYPE_F32, q + at * f.cols);
             weights[at] = weight_of(c, key);
         }
@@ -280,8 +284,8 @@ static enum gpu_status launch(const struct gpu_target *targets, const struct cas
     return gpu_dsa_index_scores(&targets[0], &a, report);
 }
 
-/* The oracle fills whole rows of the scalar width; with a vector there is one row, of which only the
- * first pools are owned, so the arrays it fills are as long as they must be. */
+/* The oracle fills whole rows of the scalar width; with a vector there is one row, of which only
+ * the first pools are owned, so the arrays it fills are as long as they must be. */
 static void oracle(const struct case_line *c, const struct instance *in,
                    const struct ref_error_model *model, const uint8_t *const *got,
                    struct expected *e)

@@ -8,9 +8,9 @@
 
 enum { STREAM_K = 1, STREAM_GATE = 2, STREAM_APE = 3, COLUMNS_MAX = 4096 };
 
-static const char *const regimes[] = {"normal",    "exact_int", "peaked", "flat",  "cancel",
-                                      "outlier",   "walk",      "huge",   "equal", "subnormal",
-                                      "offset",    "specials",  NULL};
+static const char *const regimes[] = {"normal",  "exact_int", "peaked", "flat",  "cancel",
+                                      "outlier", "walk",      "huge",   "equal", "subnormal",
+                                      "offset",  "specials",  NULL};
 enum { REGIMES = 12 };
 
 static const struct param params[] = {
@@ -26,7 +26,8 @@ static const struct param params[] = {
      "slots of a page of indexer keys; 0: contiguous", 0},
     {"invalid", PARAM_ENUM, false, "none", 0, 0, dsa_invalid_names, "which tokens are invalid", 0},
     {"geom", PARAM_ENUM, false, "none", 0, 0, dsa_geom_names, "geometry vector", 0},
-    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector", 1},
+    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector",
+     1},
     {"change", PARAM_INT, true, "-1", -1, INT32_MAX, NULL,
      "from this token on the data is other data", -1},
     {"double", PARAM_INT, true, "0", 0, 1, NULL, "keys twice as large", 0},
@@ -40,8 +41,7 @@ static const char *const always[] = {
     "dsa_kpool_compress:model=glm53,pad=5,invalid=scattered,seed=0x53",
     "dsa_kpool_compress:len=4099,dim=128,kpool=16,pad=3,regime=peaked,seed=0x54",
     "dsa_kpool_compress:len=3,dim=32,kpool=4,seed=0x55",
-    "dsa_kpool_compress:len=9,dim=32,kpool=4,pad=9,first=0,invalid=all,seed=0x56",
-    NULL};
+    "dsa_kpool_compress:len=9,dim=32,kpool=4,pad=9,first=0,invalid=all,seed=0x56", NULL};
 
 static int64_t first_key(const struct case_line *c)
 {
@@ -63,11 +63,11 @@ static struct dsa_extent extent_of(const struct case_line *c)
 {
     uint32_t len = case_u32(c, "len"), kpool = case_u32(c, "kpool");
     int64_t pools = case_int(c, "pools"), first = first_key(c);
-    struct dsa_extent e = {
-        .len = len,
-        .pools = pools >= 0 ? (uint32_t)pools : dsa_pools(len, first, kpool, true),
-        .complete = dsa_pools(len, first, kpool, false),
-        .np2 = 1};
+    struct dsa_extent e = {.len = len,
+                           .pools =
+                               pools >= 0 ? (uint32_t)pools : dsa_pools(len, first, kpool, true),
+                           .complete = dsa_pools(len, first, kpool, false),
+                           .np2 = 1};
     if (e.complete > e.pools) e.complete = e.pools;
     dsa_extent_close(&e, (enum dsa_geom)case_int(c, "geom"), case_u32(c, "slack"), kpool);
     return e;
@@ -121,7 +121,8 @@ static enum gpu_status gpu_check(const struct case_line *c, const struct instanc
 }
 
 /* Outputs are only the pools the geometry counts; slack pools are allocated and not owned. */
-static bool add_tensors(struct instance *in, const struct dsa_extent *e, uint32_t dim, uint32_t kpool)
+static bool add_tensors(struct instance *in, const struct dsa_extent *e, uint32_t dim,
+                        uint32_t kpool)
 {
     uint64_t key_shape[] = {e->scalar_len, dim}, valid_shape[] = {e->scalar_len};
     uint64_t ape_shape[] = {kpool, dim}, pool_shape[] = {e->pools, dim};

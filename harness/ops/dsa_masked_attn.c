@@ -8,9 +8,9 @@
 
 enum { STREAM_Q = 1, STREAM_K = 2, STREAM_V = 3, STREAM_MASK = 4, COLUMNS_MAX = 4096 };
 
-static const char *const regimes[] = {"normal",    "exact_int", "peaked", "flat",   "all_negative",
-                                      "cancel",    "outlier",   "walk",   "needle", "subnormal",
-                                      "huge",      "offset",    "equal",  "specials", NULL};
+static const char *const regimes[] = {"normal", "exact_int", "peaked", "flat",     "all_negative",
+                                      "cancel", "outlier",   "walk",   "needle",   "subnormal",
+                                      "huge",   "offset",    "equal",  "specials", NULL};
 enum { REGIMES = 14 };
 
 enum mask {
@@ -31,11 +31,12 @@ static const struct param params[] = {
     {"qdim", PARAM_INT, false, "64", 0, 4096, NULL, "channels of a query and a key", 1},
     {"vdim", PARAM_INT, false, "48", 0, 4096, NULL, "channels of a value", 1},
     {"mask", PARAM_ENUM, false, "random", 0, 0, mask_names, "which tokens are attended", 3},
-    {"count", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "tokens attended, with a random mask; 0: half",
-     1},
+    {"count", PARAM_INT, true, "0", 0, UINT32_MAX, NULL,
+     "tokens attended, with a random mask; 0: half", 1},
     {"round", PARAM_INT, false, "0", 0, 1, NULL, "scores rounded to bf16", 0},
     {"scale", PARAM_REAL, false, "0.125", 0, 0, NULL, "softmax scale", 1},
-    {"fold", PARAM_OFFSET, true, "+0", -8, 8, NULL, "2^fold moved from the queries to the scale", 0},
+    {"fold", PARAM_OFFSET, true, "+0", -8, 8, NULL, "2^fold moved from the queries to the scale",
+     0},
     {"double", PARAM_INT, true, "0", 0, 1, NULL, "values twice as large", 0},
     {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which row comes first", 0},
     {"reverse", PARAM_INT, true, "0", 0, 1, NULL, "rows in reverse order", 0},
@@ -50,8 +51,7 @@ static const char *const always[] = {
     "dsa_mla_masked_attn:model=glm53,regime=peaked,seed=0x53",
     "dsa_mla_masked_attn:heads=1,len=12288,qdim=8,vdim=3,count=40,seed=0x54",
     "dsa_mla_masked_attn:rows=2,len=65,qdim=33,vdim=1,round=1,regime=cancel,seed=0x55",
-    "dsa_mla_masked_attn:rows=2,len=0,seed=0x56",
-    NULL};
+    "dsa_mla_masked_attn:rows=2,len=0,seed=0x56", NULL};
 
 static float scale_of(const struct case_line *c)
 {
@@ -122,12 +122,22 @@ static void fill_mask_row(const struct build *b, uint64_t key, uint8_t *row)
             row[s] = rng_range(&r, 1, len - s) <= left;
             left -= row[s];
             break;
-        case MASK_ALL: row[s] = 1; break;
-        case MASK_ONE: row[s] = s == start; break;
-        case MASK_ENDS: row[s] = s == 0 || s == len - 1; break;
-        case MASK_STRIPE: row[s] = s >= start && s < end; break;
+        case MASK_ALL:
+            row[s] = 1;
+            break;
+        case MASK_ONE:
+            row[s] = s == start;
+            break;
+        case MASK_ENDS:
+            row[s] = s == 0 || s == len - 1;
+            break;
+        case MASK_STRIPE:
+            row[s] = s >= start && s < end;
+            break;
         case MASK_NONE:
-        case MASK_KINDS: row[s] = 0; break;
+        case MASK_KINDS:
+            row[s] = 0;
+            break;
         }
     }
 }
@@ -158,7 +168,8 @@ static void fill_queries(struct build *b)
 static void fill_token(struct build *b, uint32_t token)
 {
     bool attended = false;
-    for (uint32_t row = 0; row < b->rows; row++) attended |= b->mask[(uint64_t)row * b->len + token];
+    for (uint32_t row = 0; row < b->rows; row++)
+        attended |= b->mask[(uint64_t)row * b->len + token];
     for (uint32_t h = 0; h < b->heads; h++) {
         /* Where an infinity is attended little can be judged: head 0 has none. */
         bool plain = h == 0 && b->k.regime == REGIME_SPECIALS;

@@ -9,11 +9,11 @@
 enum { MODEL_ROWS = 4 };
 
 static const char *const regimes[] = {
-    "normal", "exact_int", "all_negative", "relu_ties", "low_bits", "cancel", "outlier", "walk",
+    "normal", "exact_int", "all_negative", "relu_ties", "low_bits", "cancel",   "outlier", "walk",
     "needle", "subnormal", "huge",         "offset",    "equal",    "specials", NULL};
 enum { REGIMES = 14 };
 
-static const char *const attend_regimes[] = {"normal",  "exact_int", "peaked", "flat", "cancel",
+static const char *const attend_regimes[] = {"normal",  "exact_int", "peaked", "flat",  "cancel",
                                              "outlier", "subnormal", "huge",   "equal", NULL};
 enum { ATTEND_REGIMES = 9 };
 
@@ -53,14 +53,16 @@ static const struct param params[] = {
     {"vscale", PARAM_REAL, false, "0.0625", 0, 0, NULL, "FP8 scale of V", 0},
     {"geom", PARAM_ENUM, false, "none", 0, 0, dsa_geom_names,
      "geometry vector: one row, contiguous keys", 0},
-    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector", 1},
+    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector",
+     1},
     {"change", PARAM_INT, true, "-1", -1, INT32_MAX, NULL,
      "from this token on the data is other data", -1},
     {"pageseed", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "another order of pages", 0},
     {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which row comes first", 0},
     {"reverse", PARAM_INT, true, "0", 0, 1, NULL, "rows in reverse order", 0},
     {"regime", PARAM_ENUM, false, "normal", 0, 0, regimes, "values of the indexer", 0},
-    {"attend", PARAM_ENUM, false, "normal", 0, 0, attend_regimes, "values of queries and latents", 0},
+    {"attend", PARAM_ENUM, false, "normal", 0, 0, attend_regimes, "values of queries and latents",
+     0},
     {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
 };
 
@@ -69,9 +71,11 @@ static const struct preset presets[] = {
     {NULL, NULL}};
 
 static const char *const always[] = {
-    "dsa_decode_pipeline:model=glm53,heads=4,iheads=8,rows=2,pos=[2598,2599],regime=relu_ties,weights=positive,seed=0x53",
+    "dsa_decode_pipeline:model=glm53,heads=4,iheads=8,rows=2,pos=[2598,2599],"
+    "regime=relu_ties,weights=positive,seed=0x53",
     "dsa_decode_pipeline:rows=4,len=40,pos=[36,37,38,39],topk=12,keys=paged,kv=distinct,seed=0x54",
-    "dsa_decode_pipeline:rows=5,len=90,pad=3,kpool=16,topk=32,block=32,pos=[2,3,18,19,89],mask=[1,1,1,1,0],seed=0x55",
+    "dsa_decode_pipeline:rows=5,len=90,pad=3,kpool=16,topk=32,block=32,"
+    "pos=[2,3,18,19,89],mask=[1,1,1,1,0],seed=0x55",
     "dsa_decode_pipeline:rows=2,len=3,pos=[2,0],seed=0x56",
     "dsa_decode_pipeline:len=30,invalid=all,seed=0x57",
     NULL};
@@ -133,9 +137,9 @@ void dsa_pipeline_read(const struct case_line *c, struct dsa_pipeline *p)
     read_pools(c, p);
 }
 
-/* The tail is counted, not looked up: as many of the last positions as there are valid keys past the
- * last whole pool. With an invalid token between valid ones these are tokens of a pool that may be
- * selected too, and the row holds them twice. */
+/* The tail is counted, not looked up: as many of the last positions as there are valid keys past
+ * the last whole pool. With an invalid token between valid ones these are tokens of a pool that may
+ * be selected too, and the row holds them twice. */
 static bool tail_overlaps(const struct dsa_pipeline *p)
 {
     return p->tail && p->kpool > 1 && p->keys.invalid != DSA_INVALID_NONE &&
@@ -181,15 +185,16 @@ static enum gpu_status gpu_check(const struct case_line *c, const struct instanc
     return dsa_pipeline_check(c, in, report);
 }
 
-/* Positions of the rows: at the end one after another, as in speculative verification, or anywhere. */
+/* Positions of the rows: at the end one after another, as in speculative verification, or anywhere.
+ */
 static void draw_positions(struct case_line *c, struct rng *r, uint32_t rows, uint32_t len,
                            uint32_t kpool, uint32_t topk)
 {
     int64_t positions[MODEL_ROWS], mask[MODEL_ROWS], around[] = {kpool, topk, topk + kpool};
     bool verify = !rng_one_in(r, 3);
     for (uint32_t row = 0; row < rows; row++) {
-        positions[row] = verify ? (int64_t)len - rows + row
-                                : rng_edge(r, 0, len - 1, rng_pick(r, around, 3));
+        positions[row] =
+            verify ? (int64_t)len - rows + row : rng_edge(r, 0, len - 1, rng_pick(r, around, 3));
         if (!verify && rng_one_in(r, 8)) positions[row] = rng_range(r, -2, 1);
         mask[row] = !rng_one_in(r, 5);
     }
@@ -241,15 +246,19 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
 
 static void sample_wild(struct case_line *c, struct rng *r)
 {
-    static const char *const keys[] = {"rows", "heads", "iheads", "len",
-                                       "kpool", "topk", "pad",    "block"};
+    static const char *const keys[] = {"rows",  "heads", "iheads", "len",
+                                       "kpool", "topk",  "pad",    "block"};
     sample(c, r, TIER_QUICK, rng_u32(r));
     for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
         uint32_t which = rng_u32(r) % 12;
-        if (which == 0) case_set_int(c, "dim", rng_range(r, 0, 200));
-        else if (which == 1) case_set_real(c, "kscale", dsa_absurd_real(r));
-        else if (which == 2) case_set_int(c, "pitch", rng_range(r, -40, 40) * rng_range(r, 1, 16));
-        else if (which == 3) case_set_int(c, "invalid", rng_range(r, 0, 6));
+        if (which == 0)
+            case_set_int(c, "dim", rng_range(r, 0, 200));
+        else if (which == 1)
+            case_set_real(c, "kscale", dsa_absurd_real(r));
+        else if (which == 2)
+            case_set_int(c, "pitch", rng_range(r, -40, 40) * rng_range(r, 1, 16));
+        else if (which == 3)
+            case_set_int(c, "invalid", rng_range(r, 0, 6));
         else
             dsa_absurd_param(c, r, keys, 8);
     }
@@ -270,9 +279,9 @@ static int64_t row_before_change(const struct case_line *base, const struct case
     return dsa_pipeline_pos(base, (uint32_t)row) < case_int(changed, "change") ? row : -1;
 }
 
-/* NaN ranks after every number, so a candidate with a NaN score ranks after the -FLT_MAX of pools that
- * are no candidates, and whether it is among the first k_r hangs on how many of those there are: with
- * NaN scores a row may change with the context behind it. */
+/* NaN ranks after every number, so a candidate with a NaN score ranks after the -FLT_MAX of pools
+ * that are no candidates, and whether it is among the first k_r hangs on how many of those there
+ * are: with NaN scores a row may change with the context behind it. */
 static bool ranks_by_number(const struct case_line *c)
 {
     return !case_enum_is(c, "regime", "specials");
@@ -305,7 +314,8 @@ static bool edit_longer(const struct case_line *base, struct rng *r, struct case
     return true;
 }
 
-static int64_t row_inside(const struct case_line *base, const struct case_line *changed, int64_t row)
+static int64_t row_inside(const struct case_line *base, const struct case_line *changed,
+                          int64_t row)
 {
     return dsa_pipeline_pos(base, (uint32_t)row) < case_int(base, "len") ? row : -1;
 }
@@ -363,7 +373,8 @@ enum {
 };
 
 static const struct relation relations[] = {
-    [RELATION_REVERSED] = {"rows-reversed", RELATION_SAME_BITS, dsa_edit_reversed, dsa_row_reversed},
+    [RELATION_REVERSED] = {"rows-reversed", RELATION_SAME_BITS, dsa_edit_reversed,
+                           dsa_row_reversed},
     [RELATION_ALONE] = {"row-alone", RELATION_SAME_BITS, dsa_edit_alone, dsa_row_alone},
     [RELATION_LATER] = {"later-tokens-changed", RELATION_SAME_BITS, edit_later, row_before_change},
     [RELATION_SINGLE] = {"single-row-pass", RELATION_SAME_BITS, edit_single, dsa_row_alone},
@@ -384,25 +395,28 @@ static bool covers(const struct relation *relation, const struct tensor *output)
     switch (relation - relations) {
     case RELATION_REVERSED:
     case RELATION_ALONE:
-    case RELATION_LATER: return by_query;
+    case RELATION_LATER:
+        return by_query;
     case RELATION_KEYS:
-    case RELATION_BLOCK: return rows || !strcmp(output->name, "selected");
-    case RELATION_PAGES: return strcmp(output->name, "pool_keys") != 0;
+    case RELATION_BLOCK:
+        return rows || !strcmp(output->name, "selected");
+    case RELATION_PAGES:
+        return strcmp(output->name, "pool_keys") != 0;
     case RELATION_SINGLE:
-    case RELATION_LONGER: return rows;
-    case RELATION_VSCALE: return out;
-    default: return true;
+    case RELATION_LONGER:
+        return rows;
+    case RELATION_VSCALE:
+        return out;
+    default:
+        return true;
     }
 }
 
 static const char *const modules[] = {"dsa_indexer", "glm5next_dsa_mla_decode", NULL};
 
 /* The decode kernel's, which also covers the pooling of keys. */
-static const struct ref_error_model model = {.exp_ulp = 1.0,
-                                             .div_ulp = 0.5,
-                                             .mma_k = 16,
-                                             .rescales_per_key = 0.125,
-                                             .rescales_fixed = 2};
+static const struct ref_error_model model = {
+    .exp_ulp = 1.0, .div_ulp = 0.5, .mma_k = 16, .rescales_per_key = 0.125, .rescales_fixed = 2};
 
 const struct op op_dsa_pipeline = {
     .name = "dsa_decode_pipeline",

@@ -15,10 +15,10 @@ enum { DSA_LATENT = 512 };
 struct dsa_pipeline {
     uint32_t rows, heads, index_heads, dim, len, kpool, topk, width, pad, block, max_blocks;
     bool tail;
-    bool paged;          /* pooled keys lie in pages; block/kpool pools to a page */
+    bool paged;                      /* pooled keys lie in pages; block/kpool pools to a page */
     uint32_t page_pools, pool_pages; /* paged: extent.pools is their product */
-    uint64_t key_pitch;  /* paged: elements from one page of pooled keys to the next */
-    uint64_t cache_pitch; /* bytes from one page of latents to the next */
+    uint64_t key_pitch;              /* paged: elements from one page of pooled keys to the next */
+    uint64_t cache_pitch;            /* bytes from one page of latents to the next */
     struct dsa_extent extent;
     struct dsa_keys keys;
     float index_scale, scale, k_scale, v_scale;

@@ -26,9 +26,9 @@ struct build {
     struct dsa_pipeline p;
     struct paging paging;
     struct tensor *k_cache, *v_cache;
-    uint8_t *needed; /* [len] tokens some row may attend */
+    uint8_t *needed;   /* [len] tokens some row may attend */
     uint8_t *complete; /* [pools] */
-    int32_t *slots;  /* [pools, kpool] */
+    int32_t *slots;    /* [pools, kpool] */
 };
 
 uint32_t *dsa_pipeline_key_pages(const struct case_line *c, const struct dsa_pipeline *p)
@@ -70,8 +70,9 @@ static bool add_inputs(struct build *b)
     uint64_t q[] = {rows, p->heads, DSA_LATENT}, table[] = {rows, p->max_blocks};
     uint64_t cache[] = {(uint64_t)b->paging.num_pages * p->cache_pitch};
     if (!add_in(b, "k", DTYPE_BF16, 2, key, "token,dim") ||
-        !(case_enum_is(b->c, "gates", "keys") ? add_alias(b, "gate", "k")
-                                              : add_in(b, "gate", DTYPE_BF16, 2, key, "token,dim")) ||
+        !(case_enum_is(b->c, "gates", "keys")
+              ? add_alias(b, "gate", "k")
+              : add_in(b, "gate", DTYPE_BF16, 2, key, "token,dim")) ||
         !add_in(b, "valid", DTYPE_U8, 1, valid, "token") ||
         !add_in(b, "ape", DTYPE_F32, 2, ape, "slot,dim") ||
         !add_in(b, "index_q", DTYPE_F32, 3, index_q, "query,head,dim") ||
@@ -84,8 +85,9 @@ static bool add_inputs(struct build *b)
         return false;
     b->k_cache = add_in(b, "k_cache", DTYPE_E4M3, 1, cache, "byte");
     if (!b->k_cache) return false;
-    b->v_cache = case_enum_is(b->c, "kv", "one") ? add_alias(b, "v_cache", "k_cache")
-                                                 : add_in(b, "v_cache", DTYPE_E4M3, 1, cache, "byte");
+    b->v_cache = case_enum_is(b->c, "kv", "one")
+                     ? add_alias(b, "v_cache", "k_cache")
+                     : add_in(b, "v_cache", DTYPE_E4M3, 1, cache, "byte");
     return b->v_cache != NULL;
 }
 
@@ -106,8 +108,8 @@ static bool add_pool_keys(struct build *b)
     uint64_t paged[] = {p->pool_pages, p->page_pools, p->dim};
     uint64_t paged_stride[] = {p->key_pitch, p->dim, 1};
     if (!p->paged)
-        return instance_add_strided(b->in, "pool_keys", DTYPE_F32, ROLE_OUT, CONTRACT_BOUND, 2, flat,
-                                    flat_stride, 0, (uint64_t)p->extent.scalar_pools * p->dim,
+        return instance_add_strided(b->in, "pool_keys", DTYPE_F32, ROLE_OUT, CONTRACT_BOUND, 2,
+                                    flat, flat_stride, 0, (uint64_t)p->extent.scalar_pools * p->dim,
                                     "pool,dim");
     return instance_add_strided(b->in, "pool_keys", DTYPE_F32, ROLE_OUT, CONTRACT_BOUND, 3, paged,
                                 paged_stride, 0, p->pool_pages * p->key_pitch, "page,pool,dim");
@@ -120,25 +122,25 @@ static bool add_outputs(struct build *b)
     const struct dsa_extent *e = &p->extent;
     uint64_t flags[] = {e->pools}, one[] = {1}, out[] = {p->rows, p->heads, DSA_LATENT};
     if (!add_pool_keys(b)) return false;
-    struct tensor *indices = instance_add_strided(
-        b->in, "pool_indices", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2,
-        (uint64_t[]){e->pools, p->kpool}, (uint64_t[]){p->kpool, 1}, 0,
-        (uint64_t)e->scalar_pools * p->kpool, "pool,slot");
-    struct tensor *valid = instance_add_strided(b->in, "pool_valid", DTYPE_U8, ROLE_OUT,
-                                                CONTRACT_EXACT, 1, flags, one, 0, e->scalar_pools,
-                                                "pool");
+    struct tensor *indices =
+        instance_add_strided(b->in, "pool_indices", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2,
+                             (uint64_t[]){e->pools, p->kpool}, (uint64_t[]){p->kpool, 1}, 0,
+                             (uint64_t)e->scalar_pools * p->kpool, "pool,slot");
+    struct tensor *valid =
+        instance_add_strided(b->in, "pool_valid", DTYPE_U8, ROLE_OUT, CONTRACT_EXACT, 1, flags, one,
+                             0, e->scalar_pools, "pool");
     if (!indices || !valid ||
         !add_out(b, "scores", DTYPE_F32, CONTRACT_EXACT, p->rows, e->pools, e->scalar_pools,
                  "query,pool") ||
         !add_out(b, "valid_cand", DTYPE_U8, CONTRACT_EXACT, p->rows, e->pools, e->scalar_pools,
                  "query,pool"))
         return false;
-    struct tensor *selected = add_out(b, "selected", DTYPE_I32, CONTRACT_EXACT, p->rows, e->select_k,
-                                      e->scalar_select_k, "query,item");
-    struct tensor *certified = selected ? add_out(b, "certified", DTYPE_I32, CONTRACT_SELECT,
-                                                  p->rows, e->select_k, e->scalar_select_k,
-                                                  "query,item")
-                                        : NULL;
+    struct tensor *selected = add_out(b, "selected", DTYPE_I32, CONTRACT_EXACT, p->rows,
+                                      e->select_k, e->scalar_select_k, "query,item");
+    struct tensor *certified = selected
+                                   ? add_out(b, "certified", DTYPE_I32, CONTRACT_SELECT, p->rows,
+                                             e->select_k, e->scalar_select_k, "query,item")
+                                   : NULL;
     if (!certified) return false;
     certified->alias_of = (int32_t)instance_index(b->in, "selected");
     return add_out(b, "rows", DTYPE_I32, CONTRACT_EXACT, p->rows, p->width, p->width,
@@ -153,8 +155,8 @@ static bool is_planted(const struct build *b, uint64_t pool)
     return random_u32(b->p.keys.seed, STREAM_PLANT, pool) % case_u32(b->c, "plant") == 0;
 }
 
-/* relu_ties: the keys of planted pools agree with the queries in every sign, all others disagree, so
- * that the score of every pool but the planted ones is exactly 0. */
+/* relu_ties: the keys of planted pools agree with the queries in every sign, all others disagree,
+ * so that the score of every pool but the planted ones is exactly 0. */
 static uint64_t index_key_row(const struct build *b, enum regime regime, uint32_t token)
 {
     uint64_t row = dsa_key_row(&b->p.keys, token), pool = (token - b->p.pad) / b->p.kpool;
@@ -165,8 +167,8 @@ static uint64_t index_key_row(const struct build *b, enum regime regime, uint32_
 static struct field index_field(const struct build *b, uint32_t stream, enum field_kind kind,
                                 enum dtype dtype)
 {
-    struct field f = field_make(b->p.keys.seed, stream, kind, dsa_regime(b->c, "regime"), dtype,
-                                b->p.dim);
+    struct field f =
+        field_make(b->p.keys.seed, stream, kind, dsa_regime(b->c, "regime"), dtype, b->p.dim);
     f.needle_row = b->p.kpool; /* a token of the second pool */
     return f;
 }
@@ -192,8 +194,7 @@ static void fill_keys(struct build *b)
         }
         uint64_t row = dsa_key_row(&p->keys, (uint32_t)t);
         field_row_store(&kf, index_key_row(b, regime, (uint32_t)t), DTYPE_BF16, k + t * p->dim);
-        if (!same)
-            dsa_store_scaled(&gf, exact ? 0 : row, 0, DTYPE_BF16, gate + t * p->dim);
+        if (!same) dsa_store_scaled(&gf, exact ? 0 : row, 0, DTYPE_BF16, gate + t * p->dim);
     }
 }
 
@@ -237,7 +238,8 @@ static void fill_index_queries(struct build *b)
 }
 
 /* A latent row or a query of the decode. */
-static void store_attend(const struct field *f, uint64_t row, bool query, enum dtype dtype, void *out)
+static void store_attend(const struct field *f, uint64_t row, bool query, enum dtype dtype,
+                         void *out)
 {
     double value[DSA_LATENT];
     if (f->regime != REGIME_EXACT_INT) {
@@ -282,8 +284,8 @@ static void need_pool(struct build *b, uint32_t pool)
         b->needed[b->slots[(uint64_t)pool * b->p.kpool + s]] = 1;
 }
 
-/* Planted pools outrank all others, which tie at 0 and are taken lowest first: what a row selects is
- * among the planted ones and the first select_k of the rest. */
+/* Planted pools outrank all others, which tie at 0 and are taken lowest first: what a row selects
+ * is among the planted ones and the first select_k of the rest. */
 static void need_planted(struct build *b, int64_t pos)
 {
     uint32_t others = 0;
@@ -316,8 +318,8 @@ static void find_needed(struct build *b)
     }
 }
 
-/* Backs and poisons the cache: the whole pool when it is small, else only pages with a token that is
- * needed. */
+/* Backs and poisons the cache: the whole pool when it is small, else only pages with a token that
+ * is needed. */
 static bool poison_cache(struct build *b, struct tensor *t, const uint8_t *used)
 {
     const struct paging *g = &b->paging;

@@ -99,14 +99,14 @@ void dsa_pipeline_ref_decode(const struct dsa_pipeline *p, const struct instance
     g->seq_lens = instance_data(in, "seq_lens");
 }
 
-/* What the oracle of one case works on. Pool keys are in the order of the pools here, wherever their
- * pages lie: contiguous ones are used where they are, for a long context has many. */
+/* What the oracle of one case works on. Pool keys are in the order of the pools here, wherever
+ * their pages lie: contiguous ones are used where they are, for a long context has many. */
 struct judge {
     struct dsa_pipeline p;
     const struct instance *in;
     const uint8_t *const *got;
     struct expected *e;
-    uint32_t *pages; /* NULL: contiguous keys */
+    uint32_t *pages;               /* NULL: contiguous keys */
     double *key_value, *key_bound; /* [pools, dim] */
     const float *got_keys;         /* what the kernel made */
     float *near_keys;              /* the floats nearest to key_value */
@@ -206,11 +206,11 @@ static double moved_by_keys(const struct judge *j, const double *c, uint64_t poo
  * ref_dsa_index_scores_bound gives s(k~) and E(k~), within which every f32 order of the sums stays
  * when the keys are k~ (numerics §5.4). A right kernel has keys k with |k - K| <= key_bound, hence
  * |k - k~| <= delta = key_bound + |K - k~|. For head h, its dot moves by at most
- * scale*sum_d |q_d|*delta_d, and its rounding error, relative to sum |q_d||k_d|, by at most gamma_{D+2}
- * of the same; relu is 1-Lipschitz and the sum over heads loses at most gamma_{H+1} of what it is
- * given. So the kernel's score is within
- *   E(k~) + (1+gamma_{H+1})(1+gamma_{D+2}) * sum_h |w_h|*scale*sum_d |q_hd|*delta_d,
- * and so is s(K). The underflow term of E, 2^-149 * sum |k_d|, moves by 2^-149 * sum delta_d. */
+ * scale*sum_d |q_d|*delta_d, and its rounding error, relative to sum |q_d||k_d|, by at most
+ * gamma_{D+2} of the same; relu is 1-Lipschitz and the sum over heads loses at most gamma_{H+1} of
+ * what it is given. So the kernel's score is within E(k~) + (1+gamma_{H+1})(1+gamma_{D+2}) * sum_h
+ * |w_h|*scale*sum_d |q_hd|*delta_d, and so is s(K). The underflow term of E, 2^-149 * sum |k_d|,
+ * moves by 2^-149 * sum delta_d. */
 static bool certify(struct judge *j, const struct ref_dsa_index_scores *judged)
 {
     struct ref_dsa_index_scores g = *judged;
@@ -286,7 +286,8 @@ static void judge_decode(struct judge *j, const struct ref_error_model *model, b
 static void fail_all(struct judge *j)
 {
     struct expected *out = &j->e[instance_index(j->in, "out")];
-    for (uint64_t i = 0; i < (uint64_t)j->p.rows * j->p.heads * DSA_LATENT; i++) out->value[i] = NAN;
+    for (uint64_t i = 0; i < (uint64_t)j->p.rows * j->p.heads * DSA_LATENT; i++)
+        out->value[i] = NAN;
 }
 
 static bool judge_open(struct judge *j, const struct case_line *c)

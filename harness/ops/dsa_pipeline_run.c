@@ -1,5 +1,5 @@
-/* The stages of dsa_decode_pipeline: arguments, launches, and what a right kernel must produce given
- * what the stage before it really produced. */
+/* The stages of dsa_decode_pipeline: arguments, launches, and what a right kernel must produce
+ * given what the stage before it really produced. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

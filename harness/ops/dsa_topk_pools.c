@@ -21,21 +21,20 @@ enum score_regime {
     SCORES_ZEROS,       /* +0 and -0, which are equal, and the least subnormals */
     SCORES_LOW_BITS,    /* neighbours in the last bits */
     SCORES_SOME_NAN,
-    SCORES_ALL_NAN,     /* with different payloads */
-    SCORES_INFINITE,    /* both infinities beside numbers, -FLT_MAX and NaN */
+    SCORES_ALL_NAN,  /* with different payloads */
+    SCORES_INFINITE, /* both infinities beside numbers, -FLT_MAX and NaN */
     SCORES_NEGATIVE,
     SCORES_SUBNORMAL,
     SCORES_ASCENDING,
     SCORES_DESCENDING,
-    SCORES_CUT_TIE,     /* one value on both sides of the place where the list ends */
-    SCORES_BITS,        /* any bit pattern */
+    SCORES_CUT_TIE, /* one value on both sides of the place where the list ends */
+    SCORES_BITS,    /* any bit pattern */
     SCORE_REGIMES
 };
-static const char *const regimes[] = {"normal",   "ties",      "equal",      "lowest",
-                                      "some_lowest", "relu",   "zeros",      "low_bits",
-                                      "some_nan", "all_nan",   "infinite",   "negative",
-                                      "subnormal", "ascending", "descending", "cut_tie",
-                                      "bits",     NULL};
+static const char *const regimes[] = {
+    "normal",    "ties",      "equal",      "lowest",  "some_lowest", "relu",
+    "zeros",     "low_bits",  "some_nan",   "all_nan", "infinite",    "negative",
+    "subnormal", "ascending", "descending", "cut_tie", "bits",        NULL};
 
 static const struct param params[] = {
     {"rows", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "query rows", 1},
@@ -44,7 +43,8 @@ static const struct param params[] = {
     {"np2", PARAM_INT, true, "-1", -1, UINT32_MAX, NULL,
      "sort size; -1: the power of two not below select", -1},
     {"geom", PARAM_ENUM, false, "none", 0, 0, dsa_geom_names, "geometry vector, one row only", 0},
-    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector", 1},
+    {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector",
+     1},
     {"append", PARAM_INT, true, "0", 0, 1 << 20, NULL, "further pools at the end, all NaN", 0},
     {"halve", PARAM_INT, true, "0", 0, 1, NULL, "scores half as large", 0},
     {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which row comes first", 0},
@@ -121,12 +121,18 @@ static enum gpu_status gpu_check(const struct case_line *c, const struct instanc
 static float infinite_score(uint32_t kind, float normal)
 {
     switch (kind % 7) {
-    case 0: return INFINITY;
-    case 1: return -INFINITY;
-    case 2: return NAN;
-    case 3: return -FLT_MAX;
-    case 4: return FLT_MAX;
-    default: return normal;
+    case 0:
+        return INFINITY;
+    case 1:
+        return -INFINITY;
+    case 2:
+        return NAN;
+    case 3:
+        return -FLT_MAX;
+    case 4:
+        return FLT_MAX;
+    default:
+        return normal;
     }
 }
 
@@ -144,25 +150,42 @@ static float score_of(enum score_regime regime, uint64_t seed, uint64_t key, uin
     uint32_t kind = random_u32(seed, STREAM_KIND, at), word = random_u32(seed, STREAM_SCORE, at);
     float normal = (float)random_normal_from(word);
     switch (regime) {
-    case SCORES_NORMAL: break;
-    case SCORES_TIES: return (float)(word % 12) * 0.25f - 1;
-    case SCORES_EQUAL: return (float)random_normal_from(random_u32(seed, STREAM_SCORE, key << 32));
-    case SCORES_LOWEST: return -FLT_MAX;
+    case SCORES_NORMAL:
+        break;
+    case SCORES_TIES:
+        return (float)(word % 12) * 0.25f - 1;
+    case SCORES_EQUAL:
+        return (float)random_normal_from(random_u32(seed, STREAM_SCORE, key << 32));
+    case SCORES_LOWEST:
+        return -FLT_MAX;
     case SCORES_SOME_LOWEST:
         return kind % (pools + 1) < select / 2 + 1 ? normal : -FLT_MAX;
-    case SCORES_RELU: return kind % 16 == 0 ? normal : 0;
-    case SCORES_ZEROS: return zero_score(kind);
-    case SCORES_LOW_BITS: return ref_f32_from_bits(0x3fc00000u + word % 9);
-    case SCORES_SOME_NAN: return kind % 4 ? normal : ref_f32_from_bits(0x7f800001u | word);
-    case SCORES_ALL_NAN: return ref_f32_from_bits(0x7f800001u | word);
-    case SCORES_INFINITE: return infinite_score(kind, normal);
-    case SCORES_NEGATIVE: return -fabsf(normal);
-    case SCORES_SUBNORMAL: return ref_f32_from_bits((word & 0x80000000u) | (word & 0x3ff));
-    case SCORES_ASCENDING: return (float)pool - (float)(kind % 2);
-    case SCORES_DESCENDING: return (float)(pools - pool) - (float)(kind % 2);
-    case SCORES_CUT_TIE: return kind % 3 == 0 ? 1 + fabsf(normal) : kind % 3 == 1 ? 1 : normal - 4;
-    case SCORES_BITS: return ref_f32_from_bits(word);
-    case SCORE_REGIMES: break;
+    case SCORES_RELU:
+        return kind % 16 == 0 ? normal : 0;
+    case SCORES_ZEROS:
+        return zero_score(kind);
+    case SCORES_LOW_BITS:
+        return ref_f32_from_bits(0x3fc00000u + word % 9);
+    case SCORES_SOME_NAN:
+        return kind % 4 ? normal : ref_f32_from_bits(0x7f800001u | word);
+    case SCORES_ALL_NAN:
+        return ref_f32_from_bits(0x7f800001u | word);
+    case SCORES_INFINITE:
+        return infinite_score(kind, normal);
+    case SCORES_NEGATIVE:
+        return -fabsf(normal);
+    case SCORES_SUBNORMAL:
+        return ref_f32_from_bits((word & 0x80000000u) | (word & 0x3ff));
+    case SCORES_ASCENDING:
+        return (float)pool - (float)(kind % 2);
+    case SCORES_DESCENDING:
+        return (float)(pools - pool) - (float)(kind % 2);
+    case SCORES_CUT_TIE:
+        return kind % 3 == 0 ? 1 + fabsf(normal) : kind % 3 == 1 ? 1 : normal - 4;
+    case SCORES_BITS:
+        return ref_f32_from_bits(word);
+    case SCORE_REGIMES:
+        break;
     }
     return normal;
 }
@@ -173,11 +196,11 @@ static bool build(const struct case_line *c, struct instance *in)
     uint64_t rows = case_u32(c, "rows"), pools = case_u32(c, "pools");
     uint64_t shape[] = {rows, e.scalar_pools}, out_shape[] = {rows, e.select_k};
     uint64_t out_stride[] = {e.scalar_select_k, 1};
-    struct tensor *scores = instance_add(in, "scores", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 2, shape,
-                                         "query,pool");
-    if (!scores || !instance_add_strided(in, "selected", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2,
-                                         out_shape, out_stride, 0, rows * e.scalar_select_k,
-                                         "query,item"))
+    struct tensor *scores =
+        instance_add(in, "scores", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 2, shape, "query,pool");
+    if (!scores ||
+        !instance_add_strided(in, "selected", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2, out_shape,
+                              out_stride, 0, rows * e.scalar_select_k, "query,item"))
         return false;
     float *out = (float *)(void *)scores->data;
     float factor = case_int(c, "halve") ? 0.5f : 1;

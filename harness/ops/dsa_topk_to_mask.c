@@ -21,7 +21,8 @@ static const struct param params[] = {
     {"width", PARAM_INT, false, "19", 0, UINT32_MAX, NULL, "ids of a row", 1},
     {"len", PARAM_INT, false, "37", 0, UINT32_MAX, NULL, "tokens", 1},
     {"ids", PARAM_ENUM, false, "unique", 0, 0, id_names, "what a row holds", 0},
-    {"order", PARAM_INT, true, "0", 0, INT32_MAX, NULL, "another order of each row; 0: as drawn", 0},
+    {"order", PARAM_INT, true, "0", 0, INT32_MAX, NULL, "another order of each row; 0: as drawn",
+     0},
     {"repeat", PARAM_INT, true, "0", 0, 1, NULL, "every row twice over: twice as wide", 0},
     {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which row comes first", 0},
     {"reverse", PARAM_INT, true, "0", 0, 1, NULL, "rows in reverse order", 0},
@@ -30,12 +31,10 @@ static const struct param params[] = {
 
 static const struct preset presets[] = {{"glm53", "width=2051,len=2600"}, {NULL, NULL}};
 
-static const char *const always[] = {
-    "dsa_topk_to_mask:model=glm53,rows=2,seed=0x53",
-    "dsa_topk_to_mask:width=2051,len=12289,ids=outside,seed=0x54",
-    "dsa_topk_to_mask:rows=3,width=1,len=257,ids=edges,seed=0x55",
-    "dsa_topk_to_mask:rows=2,width=0,len=5,seed=0x56",
-    NULL};
+static const char *const always[] = {"dsa_topk_to_mask:model=glm53,rows=2,seed=0x53",
+                                     "dsa_topk_to_mask:width=2051,len=12289,ids=outside,seed=0x54",
+                                     "dsa_topk_to_mask:rows=3,width=1,len=257,ids=edges,seed=0x55",
+                                     "dsa_topk_to_mask:rows=2,width=0,len=5,seed=0x56", NULL};
 
 static uint32_t width_of(const struct case_line *c)
 {
@@ -74,8 +73,8 @@ static enum gpu_status gpu_check(const struct case_line *c, const struct instanc
 
 static int32_t edge_id(uint32_t word, uint32_t len)
 {
-    const int64_t edges[] = {0,   1,       -1, (int64_t)len - 1, len, (int64_t)len + 1,
-                             255, 256, 257, INT32_MIN, INT32_MIN + 1, INT32_MAX};
+    const int64_t edges[] = {0,   1,   -1,  (int64_t)len - 1, len,           (int64_t)len + 1,
+                             255, 256, 257, INT32_MIN,        INT32_MIN + 1, INT32_MAX};
     return (int32_t)edges[word % 12];
 }
 
@@ -92,12 +91,18 @@ static int32_t id_of(enum ids ids, uint64_t seed, uint64_t at, uint32_t i, uint3
 {
     uint32_t kind = random_u32(seed, STREAM_KIND, at), word = random_u32(seed, STREAM_IDS, at);
     switch (ids) {
-    case IDS_UNIQUE: return i < len && kind % 4 ? (int32_t)order[i] : -1;
-    case IDS_DUPLICATES: return (int32_t)(word % (len / 3 + 1));
-    case IDS_OUTSIDE: return i < len && kind % 2 ? (int32_t)order[i] : outside_id(word, len);
-    case IDS_NONE: return -1;
-    case IDS_EDGES: return edge_id(word, len);
-    case IDS_KINDS: break;
+    case IDS_UNIQUE:
+        return i < len && kind % 4 ? (int32_t)order[i] : -1;
+    case IDS_DUPLICATES:
+        return (int32_t)(word % (len / 3 + 1));
+    case IDS_OUTSIDE:
+        return i < len && kind % 2 ? (int32_t)order[i] : outside_id(word, len);
+    case IDS_NONE:
+        return -1;
+    case IDS_EDGES:
+        return edge_id(word, len);
+    case IDS_KINDS:
+        break;
     }
     return -1;
 }
@@ -122,19 +127,19 @@ static void fill_row(const struct case_line *c, uint32_t row, int32_t *out, uint
     for (uint32_t i = 0; i < width; i++)
         out[i] = id_of((enum ids)case_int(c, "ids"), seed, key << 32 | i, i, len, order);
     if (case_int(c, "repeat")) memcpy(out + width, out, width * sizeof *out);
-    if (case_int(c, "order"))
-        shuffle(out, width_of(c), seed + case_u32(c, "order"), key, order);
+    if (case_int(c, "order")) shuffle(out, width_of(c), seed + case_u32(c, "order"), key, order);
 }
 
 static bool build(const struct case_line *c, struct instance *in)
 {
     uint64_t rows = case_u32(c, "rows"), len = case_u32(c, "len"), width = width_of(c);
     uint64_t id_shape[] = {rows, width}, mask_shape[] = {rows, len};
-    struct tensor *ids = instance_add(in, "topk", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 2, id_shape,
-                                      "query,slot");
+    struct tensor *ids =
+        instance_add(in, "topk", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 2, id_shape, "query,slot");
     uint32_t *order = malloc(((len > width ? len : width) + 1) * sizeof *order);
-    bool fine = ids && order && instance_add(in, "mask", DTYPE_U8, ROLE_OUT, CONTRACT_EXACT, 2,
-                                             mask_shape, "query,token");
+    bool fine =
+        ids && order &&
+        instance_add(in, "mask", DTYPE_U8, ROLE_OUT, CONTRACT_EXACT, 2, mask_shape, "query,token");
     for (uint64_t row = 0; fine && row < rows; row++)
         fill_row(c, (uint32_t)row, (int32_t *)(void *)in->tensors[0].data + row * width, order);
     free(order);
