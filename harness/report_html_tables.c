@@ -198,22 +198,51 @@ void html_errors(FILE *f, const struct report *r, const struct report_plots *plo
     fputs("</section>\n", f);
 }
 
+static const struct report_rule *rule_of(const struct report_op *o, const char *name)
+{
+    for (size_t i = 0; i < o->n_rules; i++) {
+        if (!strcmp(o->rules[i].name, name)) return &o->rules[i];
+    }
+    return NULL;
+}
+
+/* One rule with all operations from `first` on, which is the first that has it. */
+static void rule_row(FILE *f, const struct report *r, size_t first, const char *name)
+{
+    uint64_t geometries = 0, cases = 0;
+    for (size_t i = first; i < r->n_ops; i++) {
+        const struct report_rule *rule = rule_of(&r->ops[i], name);
+        geometries += rule ? rule->geometries : 0;
+        cases += rule ? rule->cases : 0;
+    }
+    fputs("<tr>", f);
+    code(f, name);
+    count(f, geometries);
+    count(f, cases);
+    fputs("<td class=\"wide\">", f);
+    for (size_t i = first; i < r->n_ops; i++) {
+        const struct report_rule *rule = rule_of(&r->ops[i], name);
+        if (!rule) continue;
+        fputs(i > first ? ", " : "", f);
+        html_text(f, r->ops[i].name);
+        fprintf(f, " <span class=\"muted\">%" PRIu64 "</span>", rule->geometries + rule->cases);
+    }
+    fputs("</td></tr>\n", f);
+}
+
 void html_refusals(FILE *f, const struct report *r)
 {
     fputs("<section id=\"refusals\"><h2>Refusals by rule</h2>\n"
           "<p>Geometries, drawn at random, that launcher and oracle refuse alike, each by a "
-          "predicate of "
-          "its own; and cases refused for what their tensors hold.</p>\n",
+          "predicate of its own; and cases refused for what their tensors hold.</p>\n",
           f);
-    html_table(f, "Refusals by rule", "operation|rule|#geometries|#cases");
+    html_table(f, "Refusals by rule", "rule|#geometries|#cases|by operation");
     for (size_t i = 0; i < r->n_ops; i++) {
         for (size_t k = 0; k < r->ops[i].n_rules; k++) {
-            fputs("<tr>", f);
-            code(f, k ? "" : r->ops[i].name);
-            code(f, r->ops[i].rules[k].name);
-            count(f, r->ops[i].rules[k].geometries);
-            count(f, r->ops[i].rules[k].cases);
-            fputs("</tr>\n", f);
+            bool earlier = false;
+            for (size_t j = 0; j < i; j++)
+                earlier |= rule_of(&r->ops[j], r->ops[i].rules[k].name) != NULL;
+            if (!earlier) rule_row(f, r, i, r->ops[i].rules[k].name);
         }
     }
     html_table_end(f);
