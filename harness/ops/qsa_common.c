@@ -10,13 +10,17 @@
 enum { COLUMNS_MAX = 4096, STREAM_BITS = 0xb175, STREAM_PAGES = 0x9a6e5 };
 enum { DENSE_ELEMS = 16 << 20 }; /* above this, pages without a used token are not backed */
 
-static const char *const extra_names[QSA_EXTRAS] = {[QSA_FIELD] = "",
-                                                    [QSA_ZEROS] = "zeros",
-                                                    [QSA_NEAR_EPS] = "near_eps",
-                                                    [QSA_OVERFLOW] = "overflow",
-                                                    [QSA_BITS] = "bits",
-                                                    [QSA_EXACT_SPLIT] = "exact_split",
-                                                    [QSA_QUERY_SPECIALS] = "query_specials"};
+static const char *const extra_names[QSA_EXTRAS] = {
+    [QSA_FIELD] = "",
+    [QSA_ZEROS] = "zeros",
+    [QSA_NEAR_EPS] = "near_eps",
+    [QSA_OVERFLOW] = "overflow",
+    [QSA_BITS] = "bits",
+    [QSA_EXACT_SPLIT] = "exact_split",
+    [QSA_QUERY_SPECIALS] = "query_specials",
+    [QSA_NOISE] = "noise",
+    [QSA_LOW_HALVES] = "low_halves",
+};
 const char *const qsa_norm_names[] = {"random", "zero", "minus_one", "signed", NULL};
 const char *const qsa_page_names[] = {"identity", "shuffled", "high", NULL};
 
@@ -66,9 +70,30 @@ static void make_special(const struct qsa_data *d, uint64_t row, double *out)
         out[word % d->f.cols] = specials[word / 1024 % 3];
 }
 
+/* Channels three apart are partners: such pairs lie askew in every tree of sums, so that rounding
+ * does not cancel with them. Those of a key are opposite; those of a query equal, or as near as
+ * makes their difference one of low halves, about 2^-10 of a number that bf16 holds. */
+static void pair_channels(const struct qsa_data *d, double *out)
+{
+    for (uint32_t ch = 0; ch < d->f.cols; ch++) {
+        uint32_t slot = ch % 6, partner = ch + 3;
+        if (slot >= 3) continue;
+        if (partner >= d->f.cols) {
+            out[ch] = 0;
+            continue;
+        }
+        double high = ref_bf16_to_f32(ref_bf16_from_f32((float)out[ch])), low = out[partner];
+        out[ch] = out[partner] = high;
+        if (d->f.kind == FIELD_KEY) out[partner] = -high;
+        if (d->f.kind == FIELD_QUERY && d->extra == QSA_LOW_HALVES) out[ch] += high * low * 0x1p-10;
+    }
+}
+
 static void data_row(const struct qsa_data *d, uint64_t row, double *out)
 {
     double factor = 1;
+    bool paired = d->extra == QSA_NOISE || d->extra == QSA_LOW_HALVES;
+    uint32_t mute = paired ? (d->mute + 5) / 6 * 6 : d->mute;
     if (d->extra == QSA_EXACT_SPLIT)
         split_integers(d, row, out);
     else
@@ -76,11 +101,12 @@ static void data_row(const struct qsa_data *d, uint64_t row, double *out)
     if (d->extra == QSA_NEAR_EPS) factor = 0x1p-10;
     if (d->extra == QSA_OVERFLOW) factor = d->f.kind == FIELD_QUERY ? 0x1p70 : 0x1p125;
     if (d->extra == QSA_QUERY_SPECIALS) make_special(d, row, out);
+    if (paired) pair_channels(d, out);
     if (d->exponent) factor = ldexp(factor, d->exponent);
     for (uint32_t ch = 0; ch < d->f.cols && factor != 1; ch++) out[ch] *= factor;
     for (uint32_t ch = 0; ch < d->f.cols && d->extra == QSA_ZEROS; ch++)
         out[ch] = (row + ch) % 2 ? -0.0 : 0.0;
-    for (uint32_t ch = 0; ch < d->mute; ch++) out[ch] = 0;
+    for (uint32_t ch = 0; ch < mute && ch < d->f.cols; ch++) out[ch] = 0;
 }
 
 static void store_row(const double *value, uint32_t cols, enum dtype dtype, void *out)
@@ -144,7 +170,7 @@ bool qsa_ends_of_range(const struct case_line *c, const char *key)
 bool qsa_regime_of_signs(const struct case_line *c, const char *key)
 {
     static const char *const names[] = {"relu_ties", "all_negative", "equal", "low_bits",
-                                        "cancel",    "needle",       NULL};
+                                        "cancel",    "needle",       "noise", NULL};
     return is_one_of(enum_name(c, key), names);
 }
 

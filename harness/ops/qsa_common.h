@@ -18,6 +18,8 @@ enum qsa_extra {
     QSA_BITS,           /* any bit pattern */
     QSA_EXACT_SPLIT,    /* integers that need both halves of a split query; dots stay exact */
     QSA_QUERY_SPECIALS, /* NaN or infinity in the queries of every third position */
+    QSA_NOISE,      /* dots are exactly 0, so that f32 scores are what rounding leaves of them */
+    QSA_LOW_HALVES, /* dots come from below bf16's last place in the queries */
     QSA_EXTRAS
 };
 

@@ -11,7 +11,7 @@ enum { LONG = 2000 };
 const char *const qsa_index_regimes[] = {
     "normal",         "relu_ties", "low_bits",     "equal",     "cancel", "specials",
     "query_specials", "zeros",     "all_negative", "walk",      "needle", "outlier",
-    "offset",         "near_eps",  "huge",         "subnormal", NULL};
+    "offset",         "near_eps",  "huge",         "subnormal", "noise",  NULL};
 enum { INDEX_REGIMES = sizeof qsa_index_regimes / sizeof *qsa_index_regimes - 1 };
 
 void qsa_pipeline_read(const struct case_line *c, struct qsa_pipeline *p)
@@ -198,7 +198,8 @@ void qsa_pipeline_sample(struct case_line *c, struct rng *r, enum tier tier, uin
                   qsa_attention_regimes[rng_one_in(r, 3) ? rng_u32(r) % QSA_ATTENTION_REGIMES : 0]);
     /* Exact zeros, ties and cancelled sums survive weights that are equal. */
     if (qsa_regime_of_signs(c, "index")) {
-        case_set_enum(c, "norm", rng_one_in(r, 2) ? "zero" : "random");
+        case_set_enum(c, "norm",
+                      rng_one_in(r, 2) || case_enum_is(c, "index", "noise") ? "zero" : "random");
         if (case_u32(c, "rot") == case_u32(c, "ihd"))
             case_set_int(c, "rot", case_int(c, "ihd") / 2);
     }

@@ -4,7 +4,8 @@
 static const char *const regimes[] = {
     "normal",   "exact_int", "relu_ties",      "all_negative", "low_bits", "cancel", "equal",
     "outlier",  "walk",      "needle",         "offset",       "zeros",    "huge",   "subnormal",
-    "overflow", "specials",  "query_specials", "exact_split",  "bits",     NULL};
+    "overflow", "specials",  "query_specials", "exact_split",  "bits",     "noise",  "low_halves",
+    NULL};
 enum { REGIMES = sizeof regimes / sizeof *regimes - 1 };
 
 static const struct param params[] = {

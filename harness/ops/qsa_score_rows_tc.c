@@ -8,10 +8,11 @@
 
 enum { TC_ROWS = 16 };
 
-static const char *const regimes[] = {
-    "normal", "exact_int", "relu_ties", "all_negative",   "low_bits",    "cancel",
-    "equal",  "outlier",   "walk",      "needle",         "offset",      "zeros",
-    "huge",   "subnormal", "specials",  "query_specials", "exact_split", NULL};
+static const char *const regimes[] = {"normal",      "exact_int", "relu_ties",  "all_negative",
+                                      "low_bits",    "cancel",    "equal",      "outlier",
+                                      "walk",        "needle",    "offset",     "zeros",
+                                      "huge",        "subnormal", "specials",   "query_specials",
+                                      "exact_split", "noise",     "low_halves", NULL};
 enum { REGIMES = sizeof regimes / sizeof *regimes - 1 };
 /* In the order of enum ref_qsa_scorer. */
 static const char *const bound_names[] = {"f32", "split", "plain", NULL};
