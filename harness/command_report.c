@@ -22,6 +22,7 @@ static void help(void)
         "    --out DIR         where to (default reports)\n"
         "    --date TEXT       the date on the report (default: the data's last one)\n"
         "    --coverage FILE   line coverage in lcov's format (make coverage)\n"
+        "    --timings FILE    lines of `bench --json`\n"
         "    --against FILE    a former tolerance.json: marks what got worse, and fails on it\n"
         "    --gnuplot PROGRAM draws the plots (default gnuplot)\n\n"
         "attest report merge [-o FILE] FILE.jsonl…\n"

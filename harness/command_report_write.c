@@ -17,17 +17,20 @@
 enum { BASELINE_BYTES_MAX = 256 << 20, CHANGES_SHOWN = 30 };
 
 struct wishes {
-    const char *out, *date, *coverage, *against, *gnuplot;
+    const char *out, *date, *coverage, *timings, *against, *gnuplot;
     char **files;
     int n_files;
 };
 
 static bool parse(int argc, char **argv, struct wishes *w)
 {
-    static const struct option longs[] = {
-        {"out", required_argument, NULL, 'o'},      {"date", required_argument, NULL, 'd'},
-        {"coverage", required_argument, NULL, 'c'}, {"against", required_argument, NULL, 'a'},
-        {"gnuplot", required_argument, NULL, 'g'},  {NULL, 0, NULL, 0}};
+    static const struct option longs[] = {{"out", required_argument, NULL, 'o'},
+                                          {"date", required_argument, NULL, 'd'},
+                                          {"coverage", required_argument, NULL, 'c'},
+                                          {"against", required_argument, NULL, 'a'},
+                                          {"gnuplot", required_argument, NULL, 'g'},
+                                          {"timings", required_argument, NULL, 't'},
+                                          {NULL, 0, NULL, 0}};
     *w = (struct wishes){.out = "reports", .gnuplot = "gnuplot"};
     optind = 1;
     opterr = 0;
@@ -38,6 +41,7 @@ static bool parse(int argc, char **argv, struct wishes *w)
         case 'o': w->out = optarg; break;
         case 'd': w->date = optarg; break;
         case 'c': w->coverage = optarg; break;
+        case 't': w->timings = optarg; break;
         case 'a': w->against = optarg; break;
         case 'g': w->gnuplot = optarg; break;
         default:
@@ -59,6 +63,7 @@ static bool read_input(const struct wishes *w, struct report *r, char *error, si
         if (!report_read(r, w->files[i], error, size)) return false;
     }
     if (w->coverage && !report_read_coverage(r, w->coverage, error, size)) return false;
+    if (w->timings && !report_read_timings(r, w->timings, error, size)) return false;
     if (!report_finish(r, error, size)) return false;
     return r->n_ops || r->n_broken || error_text(error, size, "the files hold no result");
 }

@@ -56,10 +56,11 @@ struct report_failure {
     enum verdict verdict;
     char *case_text, *text;
 };
-struct report_timing {
-    char op[64], backend[16];
+struct report_timing { /* of `attest bench` */
+    char op[64], backend[16], device[64];
     char *case_text;
-    double seconds, limit_seconds;
+    double median_us, least_us, most_us;
+    double limit_us; /* what the device needs at least, by its measured rates; 0: not known */
 };
 struct report_file {         /* line coverage of one source file */
     char *name, *open_lines; /* "12-14, 80": lines that no case reached; "" for none */
@@ -82,8 +83,8 @@ struct report {
     size_t n_broken, n_caught, n_untried; /* untried: an error kept it from running */
     struct report_failure *failures;      /* failed and erroneous cases and sweeps, by case text */
     size_t n_failures;
-    struct report_timing *timings; /* of records with limit_seconds, by case text */
-    size_t n_timings, n_over;
+    struct report_timing *timings; /* by case text */
+    size_t n_timings;
     struct report_file *files; /* by name */
     size_t n_files;
     struct report_name *seeds, *tiers, *dates; /* by text */
@@ -112,6 +113,8 @@ void report_free(struct report *report);
 bool report_read(struct report *report, const char *path, char *error, size_t error_size);
 /* Adds line coverage in lcov's format. */
 bool report_read_coverage(struct report *report, const char *path, char *error, size_t error_size);
+/* Adds times from the lines of `attest bench --json`. */
+bool report_read_timings(struct report *report, const char *path, char *error, size_t error_size);
 /* After the last input: sorts, sums up and compares the backends. */
 bool report_finish(struct report *report, char *error, size_t error_size);
 enum report_state report_state(const struct report *report);

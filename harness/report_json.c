@@ -157,8 +157,11 @@ static void add_rest(cJSON *to, const struct report *r)
         cJSON_AddStringToObject(item, "case", r->timings[i].case_text);
         cJSON_AddStringToObject(item, "op", r->timings[i].op);
         cJSON_AddStringToObject(item, "backend", r->timings[i].backend);
-        add_number(item, "seconds", r->timings[i].seconds);
-        add_number(item, "limit_seconds", r->timings[i].limit_seconds);
+        cJSON_AddStringToObject(item, "device", r->timings[i].device);
+        add_number(item, "median_us", r->timings[i].median_us);
+        add_number(item, "least_us", r->timings[i].least_us);
+        add_number(item, "most_us", r->timings[i].most_us);
+        if (r->timings[i].limit_us > 0) add_number(item, "limit_us", r->timings[i].limit_us);
     }
     cJSON *files = cJSON_AddArrayToObject(to, "coverage");
     for (size_t i = 0; i < r->n_files; i++) {

@@ -228,15 +228,22 @@ static void coverage(FILE *f, const struct report *r)
 static void timings(FILE *f, const struct report *r)
 {
     if (!r->n_timings) return;
-    fputs("\n## Timings against limits\n\n| case | backend | milliseconds | limit | |\n"
-          "|---|---|---:|---:|---|\n",
+    fputs("\n## Times against limits\n\n| operation | median us | least | most | limit us "
+          "| times limit | device | case |\n|---|---:|---:|---:|---:|---:|---|---|\n",
           f);
     for (size_t i = 0; i < r->n_timings; i++) {
         const struct report_timing *t = &r->timings[i];
         fputs("| `", f);
+        plain(f, t->op);
+        fprintf(f, "` | %.2f | %.2f | %.2f |", t->median_us, t->least_us, t->most_us);
+        if (t->limit_us > 0)
+            fprintf(f, " %.2f | %.2f | ", t->limit_us, t->median_us / t->limit_us);
+        else
+            fputs(" - | - | ", f);
+        plain(f, t->device[0] ? t->device : t->backend);
+        fputs(" | `", f);
         plain(f, t->case_text);
-        fprintf(f, "` | %s | %.4g | %.4g | %s |\n", t->backend, 1e3 * t->seconds,
-                1e3 * t->limit_seconds, t->seconds > t->limit_seconds ? "**over**" : "");
+        fputs("` |\n", f);
     }
 }
 

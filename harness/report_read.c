@@ -187,24 +187,6 @@ static bool add_own_failure(const struct line *l)
     return add_failure(l, l->record->check, text ? text->valuestring : "");
 }
 
-static bool add_timing(const struct line *l)
-{
-    struct report *r = l->report;
-    double limit;
-    if (!field(l, "limit_seconds")) return true;
-    if (!read_real(l, "limit_seconds", 0, &limit)) return false;
-    struct report_timing *grown = report_grow(r->timings, r->n_timings, sizeof *grown);
-    if (!grown) return FAIL(l, "out of memory");
-    r->timings = grown;
-    struct report_timing *t = &grown[r->n_timings++];
-    memcpy(t->op, l->record->op, sizeof t->op);
-    memcpy(t->backend, l->record->backend, sizeof t->backend);
-    t->seconds = l->record->seconds;
-    t->limit_seconds = limit;
-    t->case_text = strdup(l->record->case_text);
-    return t->case_text ? true : FAIL(l, "out of memory");
-}
-
 static bool add_backend(const struct line *l, const struct report_counts *c)
 {
     struct report_backend *b = report_backend(l->report, l->record->backend);
@@ -233,7 +215,7 @@ static bool add_new_case(const struct line *l, const struct report_counts *c)
     }
     const cJSON *tier = field(l, "tier");
     l->report->drawn += cJSON_IsString(tier) && strcmp(tier->valuestring, "replay") != 0;
-    return add_backend(l, c) && add_own_failure(l) && add_timing(l) && add_names(l);
+    return add_backend(l, c) && add_own_failure(l) && add_names(l);
 }
 
 static bool add_case(const struct line *l)

@@ -110,10 +110,6 @@ static void say_wrong(const struct report *r, struct text *t)
                  report_grouped(r->unsteady, n));
         comma = ",";
     }
-    if (r->n_over) {
-        text_add(t, "%s %zu time limit%s exceeded", comma, r->n_over, r->n_over == 1 ? "" : "s");
-        comma = ",";
-    }
     size_t missed = r->n_broken - r->n_caught - r->n_untried;
     if (missed) text_add(t, "%s %zu broken kernels went unseen", comma, missed);
     text_add(t, ".");

@@ -116,8 +116,6 @@ Test(report, says_how_it_stands)
         {GOOD_A LINE(A, "simt", "pass", "", "0.25", BITS("00000000000000ab")), REPORT_WRONG},
         {GOOD_A LINE(A, "cuda", "pass", "", "0.25", BITS("00000000000000ab")), REPORT_WRONG},
         {GOOD_A LINE(A, "cuda", "pass", "", "0.25", BITS("00000000000000aa")), REPORT_RIGHT},
-        {GOOD_A LINE(B, "cuda", "pass", "", "null", ",\"limit_seconds\":0.4"), REPORT_WRONG},
-        {GOOD_A LINE(B, "cuda", "pass", "", "null", ",\"limit_seconds\":0.6"), REPORT_RIGHT},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct report r = read_text(all[i].text);
@@ -159,7 +157,6 @@ Test(report, hostile_lines_are_named_with_file_and_line)
         {LINE(A, "simt", "pass", "", "0", ",\"checks\":3"), "checks"},
         {LINE(A, "simt", "pass", "", "0", ",\"digest\":\"xyz\""), "digest"},
         {LINE(A, "simt", "pass", "", "0", ",\"kernel_seconds\":\"no\""), "kernel_seconds"},
-        {LINE(A, "simt", "pass", "", "0", ",\"limit_seconds\":-1"), "limit_seconds"},
         {LINE(A, "simt", "fail", "x", "0", ",\"text\":3"), "text"},
         {LINE(A, "simt", "pass", "", "0", ",\"geometries\":true"), "geometries"},
         {LINE(A, "simt", "pass", "", "0", ",\"geometries\":1,\"rules\":[]"), "rules"},
@@ -389,6 +386,38 @@ Test(report, coverage_is_read_from_lcov)
         cr_expect_not(report_read_coverage(&r, file("c.info", bad[i]), error, sizeof error), "%zu",
                       i);
         cr_expect_not_null(strstr(error, "c.info:"), "%s", error);
+        report_free(&r);
+    }
+}
+
+#define BENCH(rest)                                                                               \
+    "{\"op\":\"" DECODE "\",\"case\":\"" A "\",\"backend\":\"cuda\",\"median_us\":12.5," rest "}" \
+                                                                                              "\n"
+
+Test(report, times_come_from_bench)
+{
+    struct report r = {0};
+    char error[300] = "";
+    const char *path =
+        file("t.jsonl", BENCH("\"least_us\":12,\"most_us\":13,\"limit_us\":5,\"device\":\"H\"")
+                            BENCH("\"least_us\":12,\"most_us\":13"));
+    cr_assert(report_read_timings(&r, path, error, sizeof error), "%s", error);
+    cr_assert_eq(r.n_timings, 2);
+    cr_expect_eq(r.timings[0].median_us, 12.5);
+    cr_expect_eq(r.timings[0].limit_us, 5);
+    cr_expect_str_eq(r.timings[0].device, "H");
+    cr_expect_eq(r.timings[1].limit_us, 0);
+    report_free(&r);
+    static const char *const bad[] = {"",
+                                      "{}\n",
+                                      "{",
+                                      "[1]\n",
+                                      BENCH("\"least_us\":-1"),
+                                      BENCH("\"least_us\":1,\"most_us\":2,\"device\":3")};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        cr_expect_not(report_read_timings(&r, file("t.jsonl", bad[i]), error, sizeof error), "%zu",
+                      i);
+        cr_expect_not_null(strstr(error, "t.jsonl:"), "%s", error);
         report_free(&r);
     }
 }
