@@ -118,10 +118,13 @@ static void say_wrong(const struct report *r, struct text *t)
 static void say_verdict(const struct report *r, struct text *t)
 {
     char n[32], m[32];
+    size_t judged = 0;
+    for (size_t i = 0; i < r->n_ops; i++) judged += r->ops[i].total.compared > 0;
     switch (report_state(r)) {
     case REPORT_RIGHT:
-        text_add(t, "Right: %s cases of %zu operations passed, none failed.",
-                 report_grouped(r->total.passed, n), r->n_ops);
+        text_add(t, "Right: %s case%s of %zu operation%s passed, none failed.",
+                 report_grouped(r->total.passed, n), r->total.passed == 1 ? "" : "s", judged,
+                 judged == 1 ? "" : "s");
         break;
     case REPORT_WRONG: say_wrong(r, t); break;
     case REPORT_BLIND:
