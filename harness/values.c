@@ -136,6 +136,7 @@ static void outlier_row(const struct field *f, double *out)
 
 void field_row(const struct field *f, uint64_t row, double *out)
 {
+    if (!f->cols) return;
     if (f->regime == REGIME_EXACT_INT) {
         integer_row(f, row, out);
         return;

@@ -23,6 +23,7 @@ of_family qsa | split qsa
 split case <"$build/seeds/cases.txt"
 split refusal <"$build/seeds/cases.txt"
 for folder in corpora/seeds/*/; do
+    [ -d "$folder" ] || continue
     target=$(basename "$folder")
     mkdir -p "$build/seeds/$target"
     cp "$folder"* "$build/seeds/$target/"
