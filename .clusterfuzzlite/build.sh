@@ -14,7 +14,7 @@ if [ "${SANITIZER:-address}" = address ]; then
 fi
 build=build/fuzz
 make -j"$(nproc)" CONFIG=fuzz CC="$CC" CXX="$CXX" OPT_fuzz="$CFLAGS $checks" \
-    LDFLAGS="$CXXFLAGS $checks -rdynamic -Wl,-rpath,\$\$ORIGIN/lib" SIMT_FLAGS="$simt_flags" \
+    LDFLAGS="$CXXFLAGS $checks -rdynamic -Wl,-rpath,'\$\$ORIGIN/lib'" SIMT_FLAGS="$simt_flags" \
     LIB_FUZZING_ENGINE="$LIB_FUZZING_ENGINE" fuzz-targets
 mk/fuzz-seeds.sh $build
 
