@@ -202,10 +202,13 @@ static uint32_t pick_tokens(const struct case_line *c, uint32_t key, uint32_t le
     return used;
 }
 
-static int32_t hole_value(const struct case_line *c, struct rng *r, uint32_t length)
+/* The first hole of a row that holds ids beyond the sequence holds its length exactly: the one an
+ * off-by-one would read. Only the first, for an id may not stand twice. */
+static int32_t hole_value(const struct case_line *c, struct rng *r, uint32_t length, bool first)
 {
     if (case_enum_is(c, "fill", "negative")) return (int32_t)rng_range(r, INT32_MIN, -1);
-    if (case_enum_is(c, "fill", "beyond")) return (int32_t)rng_range(r, length, INT32_MAX);
+    if (case_enum_is(c, "fill", "beyond"))
+        return first ? (int32_t)length : (int32_t)rng_range(r, (int64_t)length + 1, INT32_MAX);
     return -1;
 }
 
@@ -229,7 +232,7 @@ static void place_row(const struct case_line *c, uint32_t key, uint32_t length,
         if (alternate) hole = tokens_left == 0 || (i % 2 == 0 && left > tokens_left);
         if (interior)
             hole = tokens_left == 0 || (i > 0 && left > tokens_left && !rng_one_in(&r, 3));
-        row[i] = hole ? hole_value(c, &r, length) : tokens[used++];
+        row[i] = hole ? hole_value(c, &r, length, i == used) : tokens[used++];
     }
     if (case_enum_is(c, "fault", "duplicate") && n >= 2 && width >= 2) {
         for (uint32_t i = 0; i < width; i++) {

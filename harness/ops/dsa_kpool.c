@@ -259,7 +259,7 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     uint32_t len = (uint32_t)rng_edge(r, 1, longest, kpool);
     uint32_t pad = rng_one_in(r, 2) ? 0 : (uint32_t)rng_edge(r, 0, len - 1, kpool);
     case_set_int(c, "len", len);
-    case_set_int(c, "dim", rng_pick(r, dims, tier == TIER_FULL ? 7 : 5));
+    case_set_int(c, "dim", rng_pick(r, dims, tier == TIER_FULL ? 7 : 6));
     case_set_int(c, "kpool", kpool);
     case_set_int(c, "pad", pad);
     if (rng_one_in(r, 4)) case_set_int(c, "block", kpool * rng_range(r, 1, 8));
