@@ -109,7 +109,8 @@ static enum gpu_status check_pool_indices(const struct gpu_dsa_index_scores *arg
     for (uint64_t i = 0; args->host_pool_indices != NULL && i < count; i++) {
         int32_t token = args->host_pool_indices[i];
 
-        if (token >= 0 && (uint32_t)token >= now.keys)
+        /* -1 stands for an invalid slot; no other negative number stands for anything. */
+        if (token < -1 || (token >= 0 && (uint32_t)token >= now.keys))
             return gpu_refuse(report, "pool_range",
                               "token %" PRId32 " of pool %" PRIu64 " is outside the %" PRIu32
                               " keys",

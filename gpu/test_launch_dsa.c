@@ -227,7 +227,8 @@ static struct gpu_dsa_index_scores scores_args(void)
 
 Test(launch_dsa, index_scores_refusals)
 {
-    static const int32_t beyond[6] = {0, 1, 2, 3, 5, -1}, geom[5] = {5, 4, 2, 2, 2};
+    static const int32_t beyond[6] = {0, 1, 2, 3, 5, -1}, negative[6] = {0, 1, 2, -2, 4, -1};
+    static const int32_t geom[5] = {5, 4, 2, 2, 2};
     struct gpu_dsa_index_scores args = scores_args();
     struct gpu_buffer small = {.address = 4096, .size_bytes = 14};
 
@@ -243,6 +244,8 @@ Test(launch_dsa, index_scores_refusals)
     SCORES_REFUSES(S, UINT32_MAX, "position_range", "S reaches index 4294967294");
     SCORES_REFUSES(host_pool_indices, beyond, "pool_range",
                    "token 5 of pool 2 is outside the 5 keys");
+    SCORES_REFUSES(host_pool_indices, negative, "pool_range",
+                   "token -2 of pool 1 is outside the 5 keys");
     SCORES_REFUSES(valid_cand, &small, "buffer_size", "valid_cand has 14 bytes and needs 15");
     args.Q = 1;
     args.host_geom = geom;
