@@ -172,6 +172,8 @@ $(call obj,$(REF_SRC) $(GPU_SRC) $(wildcard harness/ops/*.c) harness/compare.c h
     harness/verify.c harness/instance.c): CFLAGS += -fno-sanitize-coverage=trace-cmp
 $(call obj,$(wildcard gpu/simt/*.c) harness/random.c harness/values.c harness/mutate.c \
     harness/geometry.c harness/work.c $(FUZZ_SRC)): CFLAGS += -O2 -fno-sanitize=fuzzer-no-link
+# Pure arithmetic on a few hundred numbers, and most of the time of a tensor-core case.
+$(B)/obj/gpu/simt/mma_model.o: CFLAGS += -fno-sanitize=all
 endif
 $(FUZZ_BIN): $(B)/fuzz_%: $(B)/obj/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(call say,LINK ,$@)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Writes the seeds of every fuzz target as files, for a build folder made with CONFIG=fuzz:
 #   mk/fuzz-seeds.sh BUILD_DIR
-# BUILD_DIR/seeds/TARGET/ gets one file a case line of corpora/, and the files of corpora/seeds/TARGET.
+# BUILD_DIR/seeds/TARGET/ gets a file for each case line of corpora/, and the files of
+# corpora/seeds/TARGET.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
@@ -15,9 +16,13 @@ for family in dsa qsa; do
 done
 split() { # target; cases on standard input
     mkdir -p "$build/seeds/$1"
-    awk -v folder="$build/seeds/$1" '{ f = sprintf("%s/case-%05d", folder, NR); print > f; close(f) }'
+    awk -v folder="$build/seeds/$1" \
+        '{ f = sprintf("%s/case-%05d", folder, NR); print > f; close(f) }'
 }
-of_family() { awk -F: 'NR == FNR { known[$0]; next } $1 in known' "$build/seeds/$1.ops" "$build/seeds/cases.txt"; }
+of_family() {
+    awk -F: 'NR == FNR { known[$0]; next } $1 in known' "$build/seeds/$1.ops" \
+        "$build/seeds/cases.txt"
+}
 of_family dsa | split dsa
 of_family qsa | split qsa
 split case <"$build/seeds/cases.txt"

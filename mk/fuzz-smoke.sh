@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every fuzz target for a few seconds, after a replay of its seeds and of corpora/regressions; then a
-# kernel with a planted bug, which must be found.
+# Every fuzz target for a few seconds, after a replay of its seeds and of corpora/regressions; then
+# a kernel with a planted bug, which must be found.
 #   mk/fuzz-smoke.sh BUILD_DIR
 # SMOKE_SECONDS: of fuzzing for a family of operations (default 12); other targets get a third.
 set -u
@@ -17,10 +17,11 @@ mk/fuzz-seeds.sh "$build" || exit 3
 run() { # target seconds: exit code in TARGET.code
     dictionary=
     [ ! -e "$build/fuzz_$1.dict" ] || dictionary=-dict=$build/fuzz_$1.dict
-    mkdir -p "$build/seeds/$1" "$logs/$1"
+    mkdir -p "$build/seeds/$1" "$logs/$1/corpus"
     # shellcheck disable=SC2086 # none or one word
     "$build/fuzz_$1" -seed=1 -max_total_time="$2" -max_len=6144 -timeout=60 -rss_limit_mb=4096 \
-        -print_final_stats=1 -artifact_prefix="$logs/$1/" $dictionary "$build/seeds/$1" \
+        -entropic_scale_per_exec_time=1 -artifact_prefix="$logs/$1/" $dictionary \
+        "$logs/$1/corpus" "$build/seeds/$1" \
         >"$logs/$1.log" 2>&1
     echo $? >"$logs/$1.code"
 }
@@ -35,7 +36,7 @@ report() { # target
     failed=1
     echo "fuzz $1: FAILED with exit code $code"
     grep -a -A12 -m1 -e '^FAIL' -e '^ERROR' -e '^==[0-9]*==' "$logs/$1.log"
-    for f in "$logs/$1/"*; do [ ! -e "$f" ] || echo "replay: $build/fuzz_$1 $f"; done
+    for f in "$logs/$1/"*-*; do [ ! -e "$f" ] || echo "replay: $build/fuzz_$1 $f"; done
 }
 
 planted() { # edit: the family's target must find it
@@ -51,8 +52,8 @@ planted() { # edit: the family's target must find it
         >"$logs/planted.log" 2>&1
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$logs/planted.log")
     if grep -aq '^FAIL' "$logs/planted.log"; then
-        echo "fuzz planted bug: $1 found, ${runs:-?} cases: $(grep -a -A1 '^FAIL' "$logs/planted.log" |
-            tail -n 1)"
+        check=$(grep -a -A1 '^FAIL' "$logs/planted.log" | sed -n 's/^  check //p')
+        echo "fuzz planted bug: $1 found in ${runs:-?} cases, check $check"
     else
         echo "fuzz planted bug: $1 NOT found in ${runs:-?} cases"
         failed=1

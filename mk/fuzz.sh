@@ -18,7 +18,8 @@ dictionary=
 code=0
 # shellcheck disable=SC2086 # the flags are words
 "$build/fuzz_$target" -max_total_time="$seconds" -max_len=6144 -timeout=60 -rss_limit_mb=4096 \
-    -print_final_stats=1 -artifact_prefix="findings/$target-" $dictionary ${FUZZ_FLAGS:-} \
+    -print_final_stats=1 -entropic_scale_per_exec_time=1 \
+    -artifact_prefix="findings/$target-" $dictionary ${FUZZ_FLAGS:-} \
     "$build/corpus/$target" "$build/seeds/$target" || code=$?
 [ $code = 0 ] || {
     echo "fuzz: replay with  $build/fuzz_$target findings/$target-…"
