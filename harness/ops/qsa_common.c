@@ -140,14 +140,16 @@ void qsa_data_store(const struct qsa_data *d, uint64_t row, enum dtype dtype, vo
 void qsa_data_store_attention(const struct qsa_data *d, uint64_t row, uint16_t *out)
 {
     double value[COLUMNS_MAX];
-    if (d->f.regime != REGIME_EXACT_INT || d->f.kind == FIELD_VALUE) {
+    bool exact = d->f.regime == REGIME_EXACT_INT, specials = d->f.regime == REGIME_SPECIALS;
+    if ((!exact && !specials) || d->f.kind == FIELD_VALUE) {
         qsa_data_store(d, row, DTYPE_BF16, out);
         return;
     }
     data_row(d, row, value);
     for (uint32_t ch = 0; ch < d->f.cols; ch++) {
-        if (d->f.kind == FIELD_QUERY && ch % 4) value[ch] = 0;
-        if (d->f.kind == FIELD_KEY && ch % 4 == 0) value[ch] = 1 + ch / 4 % 3;
+        if (exact && d->f.kind == FIELD_QUERY && ch % 4) value[ch] = 0;
+        if (exact && d->f.kind == FIELD_KEY && ch % 4 == 0) value[ch] = 1 + ch / 4 % 3;
+        if (specials && (d->f.kind == FIELD_QUERY || isinf(value[ch]))) value[ch] = fabs(value[ch]);
     }
     store_row(value, d->f.cols, DTYPE_BF16, out);
 }

@@ -111,7 +111,9 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     uint32_t most = tier == TIER_FULL ? 700 : 66, n = (uint32_t)rng_pick(r, rows, 9);
     qsa_scores_sample_rows(c, r, n, (uint32_t)rng_edge(r, 1, n > 16 ? most / 2 : most, 64));
     case_set_enum(c, "regime", regimes[index % REGIMES]);
-    /* A row alone with a special query may have nothing that can be judged. */
+    /* What the split makes of infinities cannot be judged: leave something else in the case. */
+    if (case_enum_is(c, "regime", "specials"))
+        case_set_int(c, "blocks", (case_int(c, "pos") + n) / case_int(c, "ratio") + 1);
     if (case_enum_is(c, "regime", "query_specials") && case_int(c, "rows") < 3)
         case_set_int(c, "rows", 3);
 }
