@@ -1,13 +1,31 @@
 /* What building and running the fuzz targets needs from the descriptors:
  *     tool dictionary [FAMILY]           a dictionary for the engine
  *     tool ops FAMILY                    the family's operations, one a line
+ *     tool cases OPERATION               reads lines, prints those that are its cases, as case_print does
  *     tool plant EDIT KERNELS FOLDER     writes a wrong kernel's source; prints OPERATION MODULE */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "harness/broken.h"
+#include "harness/case.h"
 #include "harness/dictionary.h"
 #include "harness/op.h"
+
+static int cases(const char *name)
+{
+    static struct case_line c;
+    char *line = NULL, error[512], text[CASE_TEXT_MAX];
+    size_t room = 0;
+    while (getline(&line, &room, stdin) >= 0) {
+        line[strcspn(line, "\n#")] = 0;
+        if (!case_parse(line, &c, error, sizeof error) || strcmp(c.op->name, name)) continue;
+        case_print(&c, text, sizeof text);
+        puts(text);
+    }
+    free(line);
+    return 0;
+}
 
 static int plant(char **argv)
 {
@@ -35,7 +53,9 @@ int main(int argc, char **argv)
         if (!strcmp(op_table[i]->family, argv[2])) puts(op_table[i]->name);
     }
     if (!strcmp(word, "ops") && argc == 3) return 0;
+    if (!strcmp(word, "cases") && argc == 3) return cases(argv[2]);
     if (!strcmp(word, "plant") && argc == 5) return plant(argv);
-    fprintf(stderr, "usage: tool dictionary [FAMILY] | ops FAMILY | plant EDIT KERNELS FOLDER\n");
+    fprintf(stderr, "usage: tool dictionary [FAMILY] | ops FAMILY | cases OPERATION | plant EDIT "
+                    "KERNELS FOLDER\n");
     return 2;
 }
