@@ -343,7 +343,7 @@ static void fill_tables(struct build *b)
     for (uint64_t i = 0; i < entries; i++) {
         if (p->table[i] >= 0) table[i] = p->table[i];
     }
-    for (uint32_t s = 0; s < b->seqs; s++) lens[s] = (int32_t)b->lengths[s];
+    for (uint32_t s = 0; s < b->seqs; s++) lens[s] = (int32_t)sequence_length(b->c, s);
     if (case_enum_is(b->c, "fault", "length") && b->seqs)
         lens[b->seqs - 1] = (int32_t)((uint64_t)p->max_blocks * p->block_size) + 1;
     if (case_enum_is(b->c, "fault", "table")) {
@@ -414,7 +414,9 @@ static bool build_all(struct build *b)
     enum page_order order = (enum page_order)case_int(c, "pages");
     b->lengths = malloc((b->seqs + 1) * sizeof *b->lengths);
     if (!b->lengths) return false;
-    for (uint32_t s = 0; s < b->seqs; s++) b->lengths[s] = sequence_length(c, s);
+    /* A negative length is for the predicates, which see it in seq_lens: no tokens to build. */
+    for (uint32_t s = 0; s < b->seqs; s++)
+        b->lengths[s] = sequence_length(c, s) > 0 ? sequence_length(c, s) : 0;
     if (!paging_make(&b->paging, b->lengths, b->seqs, table_width(c), case_u32(c, "block"),
                      page_pitch(c), order, page_seed))
         return false;
