@@ -139,7 +139,9 @@ static void change_param(struct case_line *c, uint32_t i, struct rng *r, enum ti
     static _Thread_local struct case_line fresh;
     const struct param *p = &c->op->params[i];
     uint32_t names = 0;
-    if (rng_one_in(r, 5)) { /* as the sampler has it */
+    /* As the sampler has it; rare enums always: some name a claim (whose bound shall hold), which a
+     * change would make false. */
+    if (rng_one_in(r, 5) || (p->rare && p->kind == PARAM_ENUM)) {
         mutate_fresh(&fresh, c->op, r, tier);
         copy_param(c, i, &fresh, i);
         return;

@@ -278,7 +278,9 @@ static void judge_decode(struct judge *j, const struct ref_error_model *model, b
             n += id >= 0 && id < g.seq_lens[row];
         }
         if ((n & (n - 1)) || !power_of_two(g.k_scale) || !power_of_two(g.v_scale)) continue;
-        for (uint64_t i = row * row_elems; i < (row + 1) * row_elems; i++) out->bound[i] = 0;
+        for (uint64_t i = row * row_elems; i < (row + 1) * row_elems; i++) {
+            if (isfinite(out->bound[i])) out->bound[i] = 0; /* an absurd scale overflows */
+        }
     }
 }
 

@@ -29,7 +29,9 @@ void qsa_attention_exact(const struct case_line *c, const char *regime, uint64_t
                          uint64_t elems, double *bound)
 {
     if (!case_enum_is(c, regime, "exact_int") || (attended & (attended - 1))) return;
-    for (uint64_t i = 0; i < elems; i++) bound[i] = 0;
+    for (uint64_t i = 0; i < elems; i++) {
+        if (isfinite(bound[i])) bound[i] = 0; /* an absurd scale overflows */
+    }
 }
 
 bool qsa_attention_edit_double(const struct case_line *base, struct rng *r,
