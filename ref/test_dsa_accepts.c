@@ -317,7 +317,7 @@ Test(dsa_accepts, absurd_geometries_get_an_answer)
         0,   1,    2,     3,     4,        16,       17,       32,         64,
         512, 4096, 65535, 65536, 1u << 23, 1u << 30, 1u << 31, UINT32_MAX, UINT32_MAX - 3};
     uint64_t state = 1;
-    int accepted = 0;
+    int accepted = 0, wrong = 0;
     for (int round = 0; round < 200000; round++) {
         uint32_t n[12];
         for (int i = 0; i < 12; i++) {
@@ -346,10 +346,11 @@ Test(dsa_accepts, absurd_geometries_get_an_answer)
                       ref_dsa_expand_selection_accepts(&expand, &why[1]),
                       ref_dsa_topk_pools_accepts(&top, &why[2])};
         for (int i = 0; i < 3; i++) {
-            cr_assert_eq(ok[i], !why[i].rule[0]);
-            cr_assert_eq(ok[i], !why[i].text[0]);
+            /* Counted, not asserted one by one: every assertion is a message to the runner. */
+            wrong += ok[i] != !why[i].rule[0] || ok[i] != !why[i].text[0];
             accepted += ok[i];
         }
     }
+    cr_assert_eq(wrong, 0, "%d answers without or with a needless reason", wrong);
     cr_assert(accepted > 1000, "%d", accepted);
 }
