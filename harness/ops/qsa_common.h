@@ -36,9 +36,12 @@ struct qsa_data qsa_data_make(const struct case_line *c, const char *key, uint32
                               enum field_kind kind, uint32_t cols);
 /* out[0..cols) in DTYPE_BF16 or DTYPE_F32. */
 void qsa_data_store(const struct qsa_data *d, uint64_t row, enum dtype dtype, void *out);
-/* exact_int before a softmax: keys are equal in every channel that a query reads, so all scores are
- * equal and every weight is exactly 1; values are small integers. specials: an infinite key makes a
- * score of +infinity, for which there is one right answer, NaN; one of -infinity cannot be judged. */
+/* The data of an attention in bf16.
+ *
+ * exact_int: keys are equal in every channel that a query reads, so all scores are equal and every
+ * weight is exactly 1; values are small integers. specials: an infinite key makes a score of
+ * +infinity, for which there is one right answer, NaN; one of -infinity could not be judged, and a
+ * case of few tokens would prove nothing. */
 void qsa_data_store_attention(const struct qsa_data *d, uint64_t row, uint16_t *out);
 /* A key for the row that differs from every other's: data from a change on. */
 static inline uint64_t qsa_changed_row(uint64_t row)

@@ -1,7 +1,7 @@
-/* qsa_decode_pipeline: one query from raw keys to attention (ops.md §1): pool, qprep, score, top-k,
- * gather, paged decode. Between top-k and gather the host turns blocks into tokens, as a server
- * does. Beside them run the kernels that must agree: the _rows kernels on the one row, bit for bit,
- * and prefill attention straight from the pages, within the same limits. */
+/* qsa_decode_pipeline: one query from raw keys to attention (ops.md §1): pool, qprep, score,
+ * top-k, gather, paged decode. Between top-k and gather the host turns blocks into tokens, as a
+ * server does. Beside them run the kernels that must agree: the _rows kernels on the one row, bit
+ * for bit, and prefill attention straight from the pages, within the same limits. */
 #include <stdlib.h>
 #include <string.h>
 
