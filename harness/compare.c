@@ -184,6 +184,10 @@ static void compare_select(const struct tensor *t, const uint8_t *got, const str
 {
     uint64_t slots = t->shape[t->rank - 1], rows = tensor_logical_elems(t) / (slots ? slots : 1);
     double *scratch = malloc((4 * e->select_stride + 1) * sizeof *scratch);
+    if (!scratch) { /* what was not judged must not pass */
+        r->wrong = rows;
+        snprintf(r->select.text, sizeof r->select.text, "no memory to judge the selection");
+    }
     for (uint64_t row = 0; scratch && row < rows; row++) {
         struct ref_select_result s;
         const int32_t *set = (const int32_t *)(const void *)got + row * slots;
