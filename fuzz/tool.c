@@ -2,6 +2,7 @@
  *     tool dictionary [FAMILY]           a dictionary for the engine
  *     tool ops FAMILY                    the family's operations, one a line
  *     tool cases OPERATION               reads lines, prints those that are its cases, as case_print does
+ *     tool accepted FILE…                prints the files whose first line is a case that runs
  *     tool plant EDIT KERNELS FOLDER     writes a wrong kernel's source; prints OPERATION MODULE */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,25 @@ static int cases(const char *name)
         if (!case_parse(line, &c, error, sizeof error) || strcmp(c.op->name, name)) continue;
         case_print(&c, text, sizeof text);
         puts(text);
+    }
+    free(line);
+    return 0;
+}
+
+static int accepted(int n, char **paths)
+{
+    static struct case_line c;
+    char *line = NULL, error[512];
+    size_t room = 0;
+    struct ref_refusal why;
+    for (int i = 0; i < n; i++) {
+        FILE *f = fopen(paths[i], "r");
+        bool read = f && getline(&line, &room, f) >= 0;
+        if (f) fclose(f);
+        if (!read) continue;
+        line[strcspn(line, "\n")] = 0;
+        if (case_parse(line, &c, error, sizeof error) && c.op->ref_accepts(&c, NULL, &why))
+            puts(paths[i]);
     }
     free(line);
     return 0;
@@ -54,8 +74,9 @@ int main(int argc, char **argv)
     }
     if (!strcmp(word, "ops") && argc == 3) return 0;
     if (!strcmp(word, "cases") && argc == 3) return cases(argv[2]);
+    if (!strcmp(word, "accepted")) return accepted(argc - 2, argv + 2);
     if (!strcmp(word, "plant") && argc == 5) return plant(argv);
-    fprintf(stderr, "usage: tool dictionary [FAMILY] | ops FAMILY | cases OPERATION | plant EDIT "
-                    "KERNELS FOLDER\n");
+    fprintf(stderr, "usage: tool dictionary [FAMILY] | ops FAMILY | cases OPERATION | "
+                    "accepted FILE… | plant EDIT KERNELS FOLDER\n");
     return 2;
 }

@@ -39,6 +39,15 @@ files() { # target
     for folder in "$seeds" "$build/corpus/$1"; do
         [ ! -d "$folder" ] || find "$folder" -type f -size -9 -exec cp {} "$work/in/" \;
     done
+    # Bare cases, and those that are refused before their inputs are looked at, are in the
+    # operations' own seeds.
+    if [ "$1" = refusal ]; then
+        mkdir -p "$work/edited"
+        grep -rla ']=' "$work/in" | xargs -r "$build/fuzz_tool" accepted |
+            xargs -r cp -t "$work/edited"
+        rm -rf "$work/in"
+        mv "$work/edited" "$work/in"
+    fi
     [ -n "$(ls "$work/in")" ] || return 0
     cover "$1" "$work/in" "$work/out"
     rm -f "$seeds"/*
