@@ -1,7 +1,8 @@
 /* What building and running the fuzz targets needs from the descriptors:
  *     tool dictionary [FAMILY]           a dictionary for the engine
  *     tool ops FAMILY                    the family's operations, one a line
- *     tool cases OPERATION               reads lines, prints those that are its cases, as case_print does
+ *     tool cases OPERATION               reads lines; prints its cases, as case_print does, but for those
+ *                                        too large for the fuzz targets to run
  *     tool accepted FILE…                prints the files whose first line is a case that runs
  *     tool plant EDIT KERNELS FOLDER     writes a wrong kernel's source; prints OPERATION MODULE */
 #include <stdio.h>
@@ -12,15 +13,22 @@
 #include "harness/case.h"
 #include "harness/dictionary.h"
 #include "harness/op.h"
+#include "harness/work.h"
 
 static int cases(const char *name)
 {
     static struct case_line c;
+    static struct work_limit limit;
+    struct ref_refusal why;
+    const struct op *op = op_find(name, strlen(name));
     char *line = NULL, error[512], text[CASE_TEXT_MAX];
     size_t room = 0;
+    if (!op) return 2;
+    work_learn(&limit, op, TIER_QUICK);
     while (getline(&line, &room, stdin) >= 0) {
         line[strcspn(line, "\n#")] = 0;
-        if (!case_parse(line, &c, error, sizeof error) || strcmp(c.op->name, name)) continue;
+        if (!case_parse(line, &c, error, sizeof error) || c.op != op) continue;
+        if (!work_fits(&limit, &c) && op->ref_accepts(&c, NULL, &why)) continue;
         case_print(&c, text, sizeof text);
         puts(text);
     }

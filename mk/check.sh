@@ -74,6 +74,8 @@ for f in corpora/*.txt corpora/regressions/*.txt; do
     [ -e "$f" ] && step "replay $f" "$build/attest" run "$f" --quiet
 done
 step "golden vectors" "$build/attest" run corpora/golden/*.safetensors --quiet
+step "attest fuzz, 10 s" "$build/attest" fuzz --budget 10 --quiet --findings "$build/findings"
+step "fuzz smoke" make fuzz-smoke
 step "GPU backend" "$build/attest" verify --backend cuda --cases 40 --quiet
 if [ $skipped = 0 ]; then
     echo "$passed passed, $failed failed"
