@@ -98,7 +98,8 @@ static bool insert_new(struct id_set *set, int32_t id)
     return true;
 }
 
-/* The attended ids of one row: none twice, each on a page that exists. */
+/* The ids of one row: none twice, and those attended on pages that exist. Without the lengths
+ * nobody knows which are attended. */
 static enum gpu_status check_row(const struct gpu_dsa_decode *args, uint32_t seq,
                                  struct id_set *set, struct gpu_report *report)
 {
@@ -109,14 +110,15 @@ static enum gpu_status check_row(const struct gpu_dsa_decode *args, uint32_t seq
     for (uint32_t i = 0; i < args->width; i++) {
         uint32_t page;
 
-        if (row[i] < 0 || row[i] >= args->host_seq_lens[seq]) continue;
+        if (row[i] < 0) continue;
         if (!insert_new(set, row[i]))
             return gpu_refuse(report, "duplicate_id",
                               "token %" PRId32 " is twice in selection row %" PRIu32
-                              " (again at column %" PRIu32 "): it would be attended twice",
+                              " (again at column %" PRIu32 "): it would count twice",
                               row[i], seq, i);
+        if (table == NULL || args->host_seq_lens == NULL || row[i] >= args->host_seq_lens[seq])
+            continue;
         page = (uint32_t)row[i] / args->block_size;
-        if (table == NULL) continue;
         int32_t entry = table[(uint64_t)seq * args->max_blocks_per_seq + page];
         if (entry < 0 || (uint32_t)entry >= args->num_pages)
             return gpu_refuse(report, "block_table_entry",
@@ -132,8 +134,7 @@ static enum gpu_status check_rows(const struct gpu_dsa_decode *args, struct gpu_
     enum gpu_status status = GPU_OK;
     struct id_set set = {NULL, 63};
 
-    if (args->host_sel_indices == NULL || args->host_seq_lens == NULL || args->width == 0)
-        return GPU_OK;
+    if (args->host_sel_indices == NULL || args->width == 0) return GPU_OK;
     while (set.mask + 1 < 2 * (uint64_t)args->width) set.mask = 2 * set.mask + 1;
     set.slots = malloc((set.mask + 1) * sizeof(*set.slots));
     if (set.slots == NULL) {

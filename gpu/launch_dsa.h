@@ -97,7 +97,8 @@ struct gpu_dsa_expand_selection {
     const struct gpu_buffer *q_mask;       /* u8 [Q] */
     const struct gpu_buffer *out;          /* out i32 [Q, width] */
     const struct gpu_buffer *geom;
-    const int32_t *host_geom;
+    const int32_t *host_geom, *host_q_pos;
+    const uint8_t *host_valid_keys, *host_q_mask;
     uint32_t Q, P, KP, S, select_k, width, index_topk;
     int32_t first_key, always_tail;
 };

@@ -59,6 +59,29 @@ static enum gpu_status check_expand_buffers(const struct gpu_dsa_expand_selectio
     return gpu_dsa_check_buffers(needs, sizeof(needs) / sizeof(needs[0]), report);
 }
 
+/* first_key is the first valid token: the kernel counts the valid keys up to the query and lets the
+ * tail end first_key + count, so a valid key before first_key yields ids behind the query. */
+static enum gpu_status check_valid_keys(const struct gpu_dsa_expand_selection *args,
+                                        struct gpu_report *report)
+{
+    uint32_t keys = gpu_dsa_effective(args->host_geom, expand_scalars(args)).keys, first = 0;
+
+    if (args->always_tail == 0 || args->host_valid_keys == NULL || args->host_q_pos == NULL ||
+        args->host_q_mask == NULL)
+        return GPU_OK;
+    while (first < keys && first < (uint32_t)args->first_key && args->host_valid_keys[first] == 0)
+        first++;
+    if (first == keys || first >= (uint32_t)args->first_key) return GPU_OK;
+    for (uint32_t query = 0; query < args->Q; query++) {
+        if (args->host_q_mask[query] != 0 && args->host_q_pos[query] >= (int64_t)first)
+            return gpu_refuse(report, "first_key",
+                              "first_key %" PRId32 " is not the first valid token: token %" PRIu32
+                              " is valid, and query %" PRIu32 " at %" PRId32 " counts it",
+                              args->first_key, first, query, args->host_q_pos[query]);
+    }
+    return GPU_OK;
+}
+
 enum gpu_status gpu_dsa_expand_selection_check(const struct gpu_dsa_expand_selection *args,
                                                struct gpu_report *report)
 {
@@ -68,7 +91,8 @@ enum gpu_status gpu_dsa_expand_selection_check(const struct gpu_dsa_expand_selec
         gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
         gpu_dsa_check_end("S", args->S, report) != GPU_OK ||
         gpu_dsa_check_first_key(args->first_key, args->S, report) != GPU_OK ||
-        gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK)
+        gpu_dsa_check_grid(args->Q, 1, report) != GPU_OK ||
+        check_valid_keys(args, report) != GPU_OK)
         return GPU_REFUSED;
     return check_expand_buffers(args, report);
 }

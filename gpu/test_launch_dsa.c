@@ -101,7 +101,9 @@ Test(launch_dsa, decode_refuses_rows)
 {
     static const int32_t negative[2] = {16, -1}, beyond[2] = {17, 3}, high[4] = {2, 3, 1, -7};
     static const int32_t below[4] = {-1, 0, 1, -7};
-    static const int32_t twice[6] = {15, 0, 15, 2, 1, -5}, dropped[6] = {15, -1, -1, 2, 77, 77};
+    static const int32_t twice[6] = {15, 0, 15, 2, 1, -5},
+                         beyond_twice[6] = {15, -1, -1, 2, 77, 77};
+    static const int32_t holes[6] = {15, -1, -1, 2, 77, -1};
 
     DECODE_REFUSES(host_seq_lens, negative, "seq_len_range",
                    "seq_len -1 of sequence 1 is outside 0..16 (2 blocks of 8 tokens)");
@@ -113,14 +115,17 @@ Test(launch_dsa, decode_refuses_rows)
     DECODE_REFUSES(num_pages, 2, "block_table_entry", "entry 2 of sequence 0, block 0");
     DECODE_REFUSES(host_sel_indices, twice, "duplicate_id",
                    "token 15 is twice in selection row 0 (again at column 2)");
+    DECODE_REFUSES(host_sel_indices, beyond_twice, "duplicate_id",
+                   "token 77 is twice in selection row 1 (again at column 2)");
 
     struct gpu_dsa_decode args = decode_args();
-    args.host_sel_indices = dropped; /* neither holes nor dropped ids are duplicates */
+    args.host_sel_indices = holes; /* these may repeat */
     accepts(gpu_dsa_decode_check(&args, &report));
-    args.host_seq_lens = NULL; /* without lengths nobody knows which ids are used */
+    args.host_seq_lens = NULL; /* without lengths nobody knows which entries are used */
     args.host_block_tables = below;
-    args.host_sel_indices = twice;
     accepts(gpu_dsa_decode_check(&args, &report));
+    args.host_sel_indices = twice;
+    cr_assert_eq(gpu_dsa_decode_check(&args, &report), GPU_REFUSED);
 }
 
 Test(launch_dsa, decode_refuses_buffers)
@@ -354,6 +359,28 @@ Test(launch_dsa, expand_refusals)
     accepts(gpu_dsa_expand_selection_check(&args, &report));
 }
 
+Test(launch_dsa, expand_refuses_a_valid_key_before_the_first)
+{
+    struct gpu_dsa_expand_selection args = expand_args();
+    uint8_t valid[37] = {0}, mask[3] = {1, 1, 0};
+    int32_t positions[3] = {2, 4, 36};
+
+    args.first_key = 9;
+    args.host_valid_keys = valid;
+    args.host_q_pos = positions;
+    args.host_q_mask = mask;
+    valid[9] = valid[10] = 1;
+    accepts(gpu_dsa_expand_selection_check(&args, &report));
+    valid[5] = 1; /* only the masked query would count it */
+    accepts(gpu_dsa_expand_selection_check(&args, &report));
+    valid[4] = 1;
+    refuses(gpu_dsa_expand_selection_check(&args, &report), "first_key",
+            "first_key 9 is not the first valid token: token 4 is valid, and query 1 at 4");
+    args.always_tail = 0;
+    args.width = args.index_topk;
+    accepts(gpu_dsa_expand_selection_check(&args, &report));
+}
+
 Test(launch_dsa, mask_and_masked_refusals)
 {
     struct gpu_buffer small = {.address = 4096, .size_bytes = 73};
@@ -469,9 +496,9 @@ Test(launch_dsa, absurd_geometries)
             &(struct gpu_dsa_topk_pools){some, some, some, host_geom, n[0], n[1], n[2], n[3]},
             &report));
         is_verdict(gpu_dsa_expand_selection_check(
-            &(struct gpu_dsa_expand_selection){some, some, some, some, some, some, some, some,
-                                               host_geom, n[0], n[1], n[2], n[3], n[4], n[5], n[6],
-                                               (int32_t)n[7], (int32_t)n[8]},
+            &(struct gpu_dsa_expand_selection){
+                some, some, some, some, some, some, some, some, host_geom,     NULL,         NULL,
+                NULL, n[0], n[1], n[2], n[3], n[4], n[5], n[6], (int32_t)n[7], (int32_t)n[8]},
             &report));
         is_verdict(gpu_dsa_topk_to_mask_check(
             &(struct gpu_dsa_topk_to_mask){some, some, n[0], n[1], n[2]}, &report));

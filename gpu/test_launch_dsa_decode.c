@@ -259,11 +259,11 @@ static void empty_rows(struct dsa_test *test)
 {
     struct decode_case c = new_case(3, 2, 4, 2);
 
-    c.sel[0] = 1;                  /* length 0 */
-    c.lens[1] = 16;                /* only holes */
-    c.sel[8] = c.sel[9] = 1 << 30; /* only ids past the length, and twice */
+    c.sel[0] = 1;              /* length 0 */
+    c.lens[1] = 16;            /* only holes */
+    c.sel[8] = c.lens[2] = 16; /* only ids past the length */
+    c.sel[9] = 1 << 30;
     c.sel[11] = INT32_MIN;
-    c.lens[2] = 16;
     run(test, &c);
     for (uint32_t i = 0; i < 3 * 2 * LATENT; i++) cr_assert_eq(c.out[i], 0, "element %u", i);
     free_case(&c);

@@ -68,6 +68,8 @@ fi
 # hands them to the engine. Comparisons and stack depth are not watched: they say little here.
 [ $fuzz = 0 ] || flags="$flags -fsanitize-coverage=edge,inline-bool-flag,pc-table"
 
+# What coverage speaks of stays, once the module is there.
+scratch=$rewritten
 trap 'rm -f ${scratch:+"$scratch"} "$out.ii" "$out.tmp"' EXIT
 mkdir -p "$(dirname "$out")"
 
@@ -78,3 +80,4 @@ awk -v source="$src" -f "$simt/rewrite.awk" "$out.ii" >"$rewritten"
 # shellcheck disable=SC2086
 $cxx -x c++ $flags $link "$rewritten" -o "$out.tmp" -lm
 mv "$out.tmp" "$out"
+[ $coverage = 0 ] || scratch=

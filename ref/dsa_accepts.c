@@ -286,6 +286,24 @@ bool ref_dsa_topk_pools_accepts(const struct ref_dsa_topk_pools *g, struct ref_r
     return geom_ok(g->geom, g->Q, INT32_MAX, g->P, g->select_k, g->NP2, why);
 }
 
+/* Where the tail starts follows from the number of visible keys, so none may lie before first_key:
+ * each would move the tail one token past the query's own position. */
+static bool no_key_before_first(const struct ref_dsa_expand_selection *g, struct ref_refusal *why)
+{
+    int64_t length = g->geom ? g->geom[0] : g->S, end = 0;
+    for (size_t row = 0; row < g->Q; row++)
+        if (g->q_mask[row] && g->q_pos[row] >= end) end = (int64_t)g->q_pos[row] + 1;
+    if (end > length) end = length;
+    if (end > g->first_key) end = g->first_key;
+    for (int64_t token = 0; token < end; token++)
+        if (g->valid_keys[token])
+            return ref_refuse(why, "first_key",
+                              "token %" PRId64 " is valid and lies before first_key %" PRId32
+                              ": the tail would start past the query",
+                              token, g->first_key);
+    return true;
+}
+
 bool ref_dsa_expand_selection_accepts(const struct ref_dsa_expand_selection *g,
                                       struct ref_refusal *why)
 {
@@ -303,7 +321,10 @@ bool ref_dsa_expand_selection_accepts(const struct ref_dsa_expand_selection *g,
                           "select_k %" PRIu32 " is above index_topk/index_kpool %" PRIu32,
                           g->select_k, g->index_topk / g->KP);
     return positions_ok(g->S, "S", why) && first_key_ok(g->first_key, g->S, why) &&
-           grid_ok(g->Q, 1, why) && geom_ok(g->geom, g->Q, g->S, g->P, g->select_k, INT32_MAX, why);
+           grid_ok(g->Q, 1, why) &&
+           geom_ok(g->geom, g->Q, g->S, g->P, g->select_k, INT32_MAX, why) &&
+           (!g->always_tail || !g->valid_keys || !g->q_pos || !g->q_mask ||
+            no_key_before_first(g, why));
 }
 
 bool ref_dsa_topk_to_mask_accepts(const struct ref_dsa_topk_to_mask *g, struct ref_refusal *why)

@@ -126,6 +126,24 @@ static void run_expansion(struct expansion *t)
     cr_assert_eq(t->out[Q * WIDTH], 77);
 }
 
+Test(dsa_topk, expand_refuses_a_valid_key_before_the_first)
+{
+    struct expansion t;
+    struct ref_refusal why;
+    open_expansion(&t);
+    memset(t.valid, 0, sizeof t.valid);
+    for (int r = 0; r < Q; r++) t.q_pos[r] = 1;
+    t.g.first_key = 4;
+    t.valid[4] = t.valid[2] = 1; /* no query sees token 2 */
+    cr_assert(ref_dsa_expand_selection_accepts(&t.g, &why), "%s", why.text);
+    t.q_pos[Q - 1] = 2;
+    cr_assert(!ref_dsa_expand_selection_accepts(&t.g, &why));
+    cr_assert_str_eq(why.rule, "first_key");
+    cr_assert(strstr(why.text, "token 2 is valid and lies before first_key 4"), "%s", why.text);
+    t.q_mask[Q - 1] = 0;
+    cr_assert(ref_dsa_expand_selection_accepts(&t.g, &why), "%s", why.text);
+}
+
 /* By hand, row by row. */
 Test(dsa_topk, expand_by_hand)
 {
@@ -186,6 +204,7 @@ Test(dsa_topk, expand_before_the_first_key_and_without_tail)
 
 /* Whatever the rows say, ids are below S: pools that do not exist, tokens beyond the length, a
  * first_key behind the first valid token. */
+/* Ids stay in range also where the predicate would refuse what is given. */
 Test(dsa_topk, expand_drops_what_is_not_there)
 {
     static struct expansion t;
@@ -199,12 +218,12 @@ Test(dsa_topk, expand_drops_what_is_not_there)
     t.selected[K] = t.selected[K + 1] = -1;
     t.q_pos[1] = 19; /* 20: no tail */
     t.q_pos[2] = 0;
-    run_expansion(&t);
+    ref_dsa_expand_selection(&t.g, t.out);
     expect_row(t.out, (int32_t[]){-1, -1, -1, -1, 18, 19, 20, -1, -1, -1, -1}, WIDTH, "row 0");
     for (int i = 0; i < WIDTH; i++) cr_assert_eq(t.out[WIDTH + i], -1);
     t.g.first_key = 20; /* (0+1-20)/4 is below 0: no pool counts */
     t.valid[0] = 0;
-    run_expansion(&t);
+    ref_dsa_expand_selection(&t.g, t.out);
     for (int i = 0; i < WIDTH; i++) cr_assert_eq(t.out[2 * WIDTH + i], -1);
 }
 

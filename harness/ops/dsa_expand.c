@@ -94,7 +94,7 @@ static uint32_t width_of(const struct case_line *c)
 }
 
 static void gpu_args(const struct case_line *c, const struct dsa_extent *e,
-                     struct gpu_dsa_expand_selection *a)
+                     const struct instance *in, struct gpu_dsa_expand_selection *a)
 {
     *a = (struct gpu_dsa_expand_selection){.Q = case_u32(c, "rows"),
                                            .P = e->scalar_pools,
@@ -106,6 +106,10 @@ static void gpu_args(const struct case_line *c, const struct dsa_extent *e,
                                            .first_key = (int32_t)first_key(c),
                                            .always_tail = (int32_t)case_int(c, "tail"),
                                            .host_geom = e->given ? e->numbers : NULL};
+    if (!in) return;
+    a->host_valid_keys = instance_data(in, "valid_keys");
+    a->host_q_pos = instance_data(in, "q_pos");
+    a->host_q_mask = instance_data(in, "q_mask");
 }
 
 static void ref_args(const struct case_line *c, const struct dsa_extent *e,
@@ -144,7 +148,7 @@ static enum gpu_status gpu_check(const struct case_line *c, const struct instanc
 {
     struct dsa_extent e = extent_of(c);
     struct gpu_dsa_expand_selection a;
-    gpu_args(c, &e, &a);
+    gpu_args(c, &e, in, &a);
     return gpu_dsa_expand_selection_check(&a, report);
 }
 
@@ -291,7 +295,7 @@ static enum gpu_status launch(const struct gpu_target *targets, const struct cas
 {
     struct dsa_extent e = extent_of(c);
     struct gpu_dsa_expand_selection a;
-    gpu_args(c, &e, &a);
+    gpu_args(c, &e, in, &a);
     a.selected = &buffers[instance_index(in, "selected")];
     a.pool_indices = &buffers[instance_index(in, "pool_indices")];
     a.valid_cand = &buffers[instance_index(in, "valid_cand")];
@@ -345,6 +349,9 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     /* Without a valid token there is no first one: any number up to the length may stand for it. */
     if (case_enum_is(c, "invalid", "all") && rng_one_in(r, 2))
         case_set_int(c, "firstkey", rng_range(r, 0, len));
+    /* One behind the first valid token is refused wherever a query sees that token. */
+    else if (case_int(c, "tail") && rng_one_in(r, 40))
+        case_set_int(c, "firstkey", rng_range(r, pad < len ? pad + 1 : len, len));
     if (rng_one_in(r, 3)) {
         case_set_int(c, "rows", 1);
         case_set_int(c, "geom", rng_range(r, 1, 2));
@@ -371,6 +378,8 @@ static bool edit_later(const struct case_line *base, struct rng *r, struct case_
     uint32_t row = (uint32_t)rng_range(r, 0, case_int(base, "rows") - 1);
     int64_t pos = dsa_row_item(base, "pos", row, case_int(base, "len") - 1);
     if (case_int(base, "change") >= 0 || pos < -1 || pos + 1 >= case_int(base, "len")) return false;
+    /* Tokens that become valid must not lie before a first_key that was set by hand. */
+    if (case_int(base, "firstkey") >= 0) return false;
     case_set_int(changed, "change", pos + 1);
     return true;
 }
