@@ -10,10 +10,10 @@
 void random_block(uint64_t seed, uint32_t stream, uint64_t index, uint32_t out[4]);
 /* One word for element `index`: word index%4 of block index/4. */
 uint32_t random_u32(uint64_t seed, uint32_t stream, uint64_t index);
-/* A sum of four uniform bytes plus a uniform fraction, scaled to mean 0 and variance 1: close to
- * normal, exact in integers, so free of any libm. Range +-3.47. */
 /* Blocks first .. first + count - 1 of that stream, out[4 * count]: the same words, sooner. */
 void random_blocks(uint64_t seed, uint32_t stream, uint64_t first, uint32_t count, uint32_t *out);
+/* A sum of four uniform bytes plus a uniform fraction, scaled to mean 0 and variance 1: close to
+ * normal, exact in integers, so free of any libm. Range +-3.47. */
 double random_normal_from(uint32_t word);
 
 /* A stream to draw choices from, for sampling geometries. */
