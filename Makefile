@@ -51,7 +51,7 @@ BROKEN_SO := $(BROKEN:%=$(B)/broken/%.so) $(BROKEN_RACES:%=$(B)/broken/%.trace.s
 NVCC     := $(shell command -v nvcc 2>/dev/null)
 CUDA_BIN := $(if $(NVCC),$(foreach m,$(MODULES),$(B)/cuda/$(m).fatbin))
 
-.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets coverage report bisect config clean arrows test exhaust-rotation device-check
+.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets coverage report bisect bisect-drill fuzz-broken config clean arrows test exhaust-rotation device-check
 
 all: build ## build the program and the kernel modules
 
@@ -210,6 +210,13 @@ report: ## reports/tolerance.html from runs' JSON lines: make report RUNS='a.jso
 
 bisect: ## the commit that made a case fail: make bisect GOOD=REV BAD=REV CASE='op:key=value,…'
 	$(Q)build/attest bisect --good '$(GOOD)' --bad '$(or $(BAD),HEAD)' $(ARGS) '$(CASE)'
+
+bisect-drill: build ## show that a regression planted in a scratch clone is found
+	$(Q)mk/bisect-drill.sh
+
+fuzz-broken: ## fuzz each broken kernel from an empty corpus until it is found
+	+$(Q)$(MAKE) -j$(JOBS) CONFIG=fuzz fuzz-targets
+	$(Q)mk/fuzz-planted.sh build/fuzz '$(or $(TIME),600)' $(NAMES)
 
 clean: ## remove everything built
 	rm -rf build

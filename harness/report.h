@@ -62,9 +62,9 @@ struct report_timing { /* of `attest bench` */
     double median_us, least_us, most_us;
     double limit_us; /* what the device needs at least, by its measured rates; 0: not known */
 };
-struct report_file {         /* line coverage of one source file */
+struct report_file {         /* coverage of one source file */
     char *name, *open_lines; /* "12-14, 80": lines that no case reached; "" for none */
-    uint64_t lines, covered;
+    uint64_t lines, covered, branches, taken;
 };
 struct report_name {
     char text[32];
@@ -111,7 +111,7 @@ void report_free(struct report *report);
 /* Adds the results of a file of JSON lines ("-": standard input). False with "FILE:LINE: what is
  * wrong"; the report is then only good for report_free. */
 bool report_read(struct report *report, const char *path, char *error, size_t error_size);
-/* Adds line coverage in lcov's format. */
+/* Adds line and branch coverage in lcov's format. */
 bool report_read_coverage(struct report *report, const char *path, char *error, size_t error_size);
 /* Adds times from the lines of `attest bench --json`. */
 bool report_read_timings(struct report *report, const char *path, char *error, size_t error_size);

@@ -178,6 +178,10 @@ static void compare_file(struct against *a, const cJSON *before)
     double was = share(before, "covered", "lines"), is = share(now, "covered", "lines");
     if (is < was)
         add_numbers(a, true, text(before, "file"), "smaller share of lines covered", was, is);
+    if (!get(before, "branches")) return;
+    was = share(before, "taken", "branches"), is = share(now, "taken", "branches");
+    if (is < was)
+        add_numbers(a, true, text(before, "file"), "smaller share of branches taken", was, is);
 }
 
 /* Times vary, so a longer one is worth knowing and no failure. */

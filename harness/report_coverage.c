@@ -7,8 +7,8 @@
 #include "harness/error_text.h"
 #include "harness/report.h"
 
-/* lcov's format, of which three kinds of line are read: SF:FILE, DA:LINE,COUNT and end_of_record.
- */
+/* lcov's format, of which four kinds of line are read: SF:FILE, DA:LINE,COUNT,
+ * BRDA:LINE,BLOCK,BRANCH,COUNT and end_of_record. */
 struct tracefile {
     struct report *report;
     const char *path;
@@ -75,11 +75,30 @@ static bool add_line(struct tracefile *t, const char *text)
     return true;
 }
 
+/* The count is "-" for a branch whose condition was never reached. */
+static bool add_branch(struct tracefile *t, const char *text)
+{
+    uint64_t line, block, branch, count = 0;
+    char rest;
+    int used = 0;
+    if (!t->file) return bad(t, "BRDA outside a record");
+    if (sscanf(text, "%" SCNu64 ",%" SCNu64 ",%" SCNu64 ",%n", &line, &block, &branch, &used) != 3 ||
+        !used)
+        return bad(t, "BRDA is not LINE,BLOCK,BRANCH,COUNT");
+    text += used;
+    if (strcmp(text, "-") && (*text == '-' || sscanf(text, "%" SCNu64 "%c", &count, &rest) != 1))
+        return bad(t, "the count of a BRDA is neither a number nor -");
+    t->file->branches++;
+    t->file->taken += count > 0;
+    return true;
+}
+
 static bool take_line(struct tracefile *t, char *text)
 {
     text[strcspn(text, "\r\n")] = 0;
     if (!strncmp(text, "SF:", 3)) return start_file(t, text + 3);
     if (!strncmp(text, "DA:", 3)) return add_line(t, text + 3);
+    if (!strncmp(text, "BRDA:", 5)) return add_branch(t, text + 5);
     if (strcmp(text, "end_of_record")) return true;
     if (!t->file) return bad(t, "end_of_record outside a record");
     bool fine = close_range(t);

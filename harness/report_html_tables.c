@@ -332,8 +332,8 @@ void html_coverage(FILE *f, const struct report *r)
 {
     char text[32];
     if (!r->n_files) return;
-    fputs("<section id=\"coverage\"><h2>Line coverage of the kernels by the corpora</h2>\n", f);
-    html_table(f, "Coverage", "file|#lines|#covered||lines never reached");
+    fputs("<section id=\"coverage\"><h2>Coverage of the kernels by the corpora</h2>\n", f);
+    html_table(f, "Coverage", "file|#lines|#covered||#branches|#taken|lines never reached");
     for (size_t i = 0; i < r->n_files; i++) {
         const struct report_file *x = &r->files[i];
         fputs("<tr>", f);
@@ -342,6 +342,8 @@ void html_coverage(FILE *f, const struct report *r)
         number(f, report_percent(x->covered, x->lines, text));
         fprintf(f, "<td><span class=\"meter\"><b style=\"width:%.1f%%\"></b></span></td>",
                 x->lines ? 100.0 * (double)x->covered / (double)x->lines : 0.0);
+        count(f, x->branches);
+        number(f, x->branches ? report_percent(x->taken, x->branches, text) : "");
         fputs("<td class=\"wide\">", f);
         html_text(f, x->open_lines[0] ? x->open_lines : "none");
         fputs("</td></tr>\n", f);

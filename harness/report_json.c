@@ -169,6 +169,8 @@ static void add_rest(cJSON *to, const struct report *r)
         cJSON_AddStringToObject(item, "file", r->files[i].name);
         add_count(item, "lines", r->files[i].lines);
         add_count(item, "covered", r->files[i].covered);
+        add_count(item, "branches", r->files[i].branches);
+        add_count(item, "taken", r->files[i].taken);
         cJSON_AddStringToObject(item, "open", r->files[i].open_lines);
     }
 }

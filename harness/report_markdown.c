@@ -212,15 +212,21 @@ static void coverage(FILE *f, const struct report *r)
 {
     char text[32];
     if (!r->n_files) return;
-    fputs("\n## Line coverage of the kernels by the corpora\n\n"
-          "| file | lines | covered | lines never reached |\n|---|---:|---:|---|\n",
+    fputs("\n## Coverage of the kernels by the corpora\n\n"
+          "| file | lines | covered | branches | taken | lines never reached |\n"
+          "|---|---:|---:|---:|---:|---|\n",
           f);
     for (size_t i = 0; i < r->n_files; i++) {
         fputs("| `", f);
         plain(f, r->files[i].name);
         fputs("` |", f);
         counted(f, r->files[i].lines);
-        fprintf(f, " %s | %s |\n", report_percent(r->files[i].covered, r->files[i].lines, text),
+        fprintf(f, " %s |", report_percent(r->files[i].covered, r->files[i].lines, text));
+        counted(f, r->files[i].branches);
+        fprintf(f, " %s | %s |\n",
+                r->files[i].branches
+                    ? report_percent(r->files[i].taken, r->files[i].branches, text)
+                    : "",
                 r->files[i].open_lines[0] ? r->files[i].open_lines : "none");
     }
 }

@@ -246,16 +246,22 @@ static void say_left_out(const struct report *r, struct report_words *w)
 
 static void say_coverage(const struct report *r, struct report_words *w)
 {
-    uint64_t lines = 0, covered = 0;
+    uint64_t lines = 0, covered = 0, branches = 0, taken = 0;
     char p[32];
     if (!r->n_files) return;
     for (size_t i = 0; i < r->n_files; i++) {
         lines += r->files[i].lines;
         covered += r->files[i].covered;
+        branches += r->files[i].branches;
+        taken += r->files[i].taken;
     }
     struct text t = sentence(w);
-    text_add(&t, "The corpora reach %s of the kernels' %" PRIu64 " lines.",
+    text_add(&t, "The corpora reach %s of the kernels' %" PRIu64 " lines",
              report_percent(covered, lines, p), lines);
+    if (branches)
+        text_add(&t, " and %s of their %" PRIu64 " branches", report_percent(taken, branches, p),
+                 branches);
+    text_add(&t, ".");
 }
 
 void report_say(const struct report *r, struct report_words *w)

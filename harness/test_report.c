@@ -366,13 +366,17 @@ Test(report, coverage_is_read_from_lcov)
     struct report r = {0};
     char error[300] = "";
     const char *path = file("c.info", "SF:kernels/a.cu\nDA:1,4\nDA:2,0\nDA:4,0\nDA:5,1\nDA:9,0\n"
-                                      "end_of_record\nSF:kernels/b.cu\nDA:3,1\nend_of_record\n");
+                                      "end_of_record\nSF:kernels/b.cu\nDA:3,1\nBRDA:3,0,0,7\n"
+                                      "BRDA:3,0,1,0\nBRDA:3,1,2,-\nend_of_record\n");
     cr_assert(report_read_coverage(&r, path, error, sizeof error), "%s", error);
     cr_assert_eq(r.n_files, 2);
     cr_expect_eq(r.files[0].lines, 5);
     cr_expect_eq(r.files[0].covered, 2);
     cr_expect_str_eq(r.files[0].open_lines, "2-4, 9");
     cr_expect_str_eq(r.files[1].open_lines, "");
+    cr_expect_eq(r.files[0].branches, 0);
+    cr_expect_eq(r.files[1].branches, 3);
+    cr_expect_eq(r.files[1].taken, 1);
     report_free(&r);
     static const char *const bad[] = {"",
                                       "DA:1,1\n",
@@ -380,6 +384,9 @@ Test(report, coverage_is_read_from_lcov)
                                       "SF:a\nDA:2,1\nDA:1,1\nend_of_record\n",
                                       "SF:a\nDA:1,1\n",
                                       "SF:a\nSF:b\n",
+                                      "BRDA:1,0,0,1\n",
+                                      "SF:a\nBRDA:1,0,0\nend_of_record\n",
+                                      "SF:a\nBRDA:1,0,0,-1\nend_of_record\n",
                                       "end_of_record\n",
                                       "SF:a\nend_of_record\nSF:a\n"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Line coverage of kernels/ by the corpora.
+# Line and branch coverage of kernels/ by the corpora.
 #
 #   mk/coverage.sh BUILD_DIR [FILE…]
 #
@@ -49,16 +49,30 @@ for module in "$build"/simt/*.so; do
         part == 1 { if (file ~ /^kernels\//) from[FNR] = file ":" next_line; next_line++ }
         part == 2 && /^DA:/ {
             split(substr($0, 4), da, ",")
-            if (da[1] in from) print from[da[1]] ":" da[2]
+            if (da[1] in from) print from[da[1]] ":L:" da[2]
+        }
+        # A condition of a line by its place there, and which way it went; "-" is neither.
+        part == 2 && /^BRDA:/ {
+            split(substr($0, 6), da, ",")
+            if (da[1] in from) print from[da[1]] ":B" da[2] "," da[3] ":" (da[4] == "-" ? 0 : da[4])
         }' "$module.cc" "$profiles/lcov"
 done >"$profiles/lines"
 
-sort -t: -k1,1 -k2,2n "$profiles/lines" | awk -F: '
-    function flush_line() { if (line) printf "DA:%d,%d\n", line, count; line = 0 }
-    $1 != file { flush_line(); if (file) print "end_of_record"; file = $1; print "SF:" file }
-    $2 != line { flush_line(); line = $2; count = 0 }
-    { count += $3 }
-    END { flush_line(); if (file) print "end_of_record" }' >"$build/kernels.info.new"
+# One line or branch each, whatever the number of modules that have it.
+sort -t: -k1,1 -k2,2n -k3,3 "$profiles/lines" | awk -F: '
+    function flush_item() {
+        if (kind == "L") printf "DA:%d,%d\n", line, count
+        else if (kind) printf "BRDA:%d,%s,%d\n", line, substr(kind, 2), count
+        kind = ""
+    }
+    $1 != file { flush_item(); if (file) print "end_of_record"; file = $1; print "SF:" file }
+    $2 != line || $3 != kind { flush_item(); line = $2; kind = $3; count = 0 }
+    { count += $4 }
+    END { flush_item(); if (file) print "end_of_record" }' >"$build/kernels.info.new"
 mv "$build/kernels.info.new" "$build/kernels.info"
 awk -F'[:,]' '/^DA/ { lines++; covered += $3 > 0 }
-    END { printf "coverage of kernels/: %d of %d lines\n", covered, lines }' "$build/kernels.info"
+    /^BRDA/ { branches++; taken += $5 > 0 }
+    END {
+        printf "coverage of kernels/: %d of %d lines, %d of %d branches\n", covered, lines, taken,
+            branches
+    }' "$build/kernels.info"

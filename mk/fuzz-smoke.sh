@@ -39,27 +39,6 @@ report() { # target
     for f in "$logs/$1/"*-*; do [ ! -e "$f" ] || echo "replay: $build/fuzz_$1 $f"; done
 }
 
-planted() { # edit: the family's target must find it
-    edit=kernels/broken/$1.edit
-    folder=$build/planted
-    rm -rf "$folder"
-    mkdir -p "$folder/corpus"
-    words=$("$build/fuzz_tool" plant "$edit" kernels "$folder/src") || return 3
-    op=${words% *} module=${words#* }
-    mk/simt-module.sh --asan --fuzz "$folder"/src/*.cu "$folder/$module.so" || return 3
-    ATTEST_FUZZ_OP=$op ATTEST_FUZZ_MODULES=$folder "$build/fuzz_$2" -seed=1 -max_total_time=60 \
-        -max_len=6144 -print_final_stats=1 -artifact_prefix="$folder/" "$folder/corpus" \
-        >"$logs/planted.log" 2>&1
-    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$logs/planted.log")
-    if grep -aq '^FAIL' "$logs/planted.log"; then
-        check=$(grep -a -A1 '^FAIL' "$logs/planted.log" | sed -n 's/^  check //p')
-        echo "fuzz planted bug: $1 found in ${runs:-?} cases, check $check"
-    else
-        echo "fuzz planted bug: $1 NOT found in ${runs:-?} cases"
-        failed=1
-    fi
-}
-
 running=0
 targets="dsa qsa"
 for f in fuzz/fuzz_*.c; do
@@ -77,5 +56,6 @@ for t in $targets; do
 done
 wait
 for t in $targets; do report "$t"; done
-planted expand_tail_ignores_first_key dsa || exit 3
+if ! planted=$(mk/fuzz-planted.sh "$build" 60 expand_tail_ignores_first_key 2>&1); then failed=1; fi
+echo "fuzz planted bug: $planted" | tr -s ' '
 [ $failed = 0 ]

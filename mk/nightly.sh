@@ -6,14 +6,14 @@
 # OUT (default build/nightly) gets a NAME.log and a NAME.status (the exit code) for each step, the
 # JSON lines, the report and, if anything failed, issue.md: a text to open an issue with. Steps, all
 # by default, in this order:
-#   verify      full tier, 20 launches of every case
+#   verify      quick tier with many cases, full tier with 20 launches of every case
 #   broken      the wrong kernels, each to be caught
 #   corpora     every case of corpora/, with their line coverage of kernels/
 #   sanitizers  a small verify of the build with AddressSanitizer and UndefinedBehaviorSanitizer
 #   fuzz        every fuzz target
 #   report      the tolerance report, against the baseline if there is one
-# Environment: SEED (1), CASES (1000, random cases an operation), SHARD (0/1: which part of verify),
-# FUZZ_TIME (600 s a target), BASELINE (reports/baseline.json), DATE (of the last commit), JOBS.
+# Environment: SEED (1), QUICK_CASES (4800) and CASES (200, random cases an operation in the full tier),
+# SHARD (0/1: which part of verify), FUZZ_TIME (600 s a target), BASELINE (reports/baseline.json), DATE (of the last commit), JOBS.
 # Exit: 0 all fine, 1 something is wrong, 3 only infrastructure failed.
 # shellcheck disable=SC2317  # the steps are called by name
 set -u
@@ -21,7 +21,7 @@ cd "$(dirname "$0")/.." || exit 3
 out=${1:-build/nightly}
 [ $# -gt 0 ] && shift
 [ $# -gt 0 ] || set -- verify broken corpora sanitizers fuzz report
-seed=${SEED:-1} cases=${CASES:-1000} shard=${SHARD:-0/1} fuzz_time=${FUZZ_TIME:-600}
+seed=${SEED:-1} quick_cases=${QUICK_CASES:-4800} cases=${CASES:-200} shard=${SHARD:-0/1} fuzz_time=${FUZZ_TIME:-600}
 baseline=${BASELINE:-reports/baseline.json} jobs=${JOBS:-$(nproc)}
 date=${DATE:-$(git log -1 --format=%cs)}
 attest=build/release/attest
@@ -31,8 +31,13 @@ do_build() {
     make JOBS="$jobs" build
 }
 do_verify() {
-    do_build && "$attest" verify --tier full --cases "$cases" --seed "$seed" --shard "$shard" \
-        --repeats 18 --jobs "$jobs" --json >"$out/verify-${shard%/*}.jsonl"
+    do_build || return
+    code=0
+    "$attest" verify --cases "$quick_cases" --seed "$seed" --shard "$shard" --jobs "$jobs" --json \
+        >"$out/quick-${shard%/*}.jsonl" || code=$?
+    "$attest" verify --tier full --cases "$cases" --seed "$seed" --shard "$shard" --repeats 18 \
+        --jobs "$jobs" --json >"$out/verify-${shard%/*}.jsonl" || code=$?
+    return $code
 }
 do_broken() {
     do_build && make -j"$jobs" broken &&
@@ -57,19 +62,26 @@ do_sanitizers() {
         build/asan/attest verify --cases 10 --geometries 2000 --timeout 900 --jobs "$jobs" --quiet
 }
 do_fuzz() {
-    make JOBS="$jobs" fuzz TIME="$fuzz_time"
+    code=0
+    for file in fuzz/fuzz_*.c; do
+        target=${file##*/fuzz_}
+        make JOBS="$jobs" fuzz TARGET="${target%.c}" TIME="$fuzz_time" || code=$?
+    done
+    [ ! -d findings ] || cp -r findings "$out/"
+    return $code
 }
 do_report() {
     do_build || return
     set --
     for file in "$out"/*.jsonl; do
         # The merged shards stand for themselves.
-        case $file in */verify-*.jsonl | */verify.jsonl) ;; *) set -- "$@" "$file" ;; esac
+        case $file in */verify*.jsonl | */quick*.jsonl) ;; *) set -- "$@" "$file" ;; esac
     done
-    if ls "$out"/verify-*.jsonl >/dev/null 2>&1; then
-        "$attest" report merge -o "$out/verify.jsonl" "$out"/verify-*.jsonl || return
-        set -- "$@" "$out/verify.jsonl"
-    fi
+    for run in quick verify; do
+        ls "$out/$run"-*.jsonl >/dev/null 2>&1 || continue
+        "$attest" report merge -o "$out/$run.jsonl" "$out/$run"-*.jsonl || return
+        set -- "$@" "$out/$run.jsonl"
+    done
     [ -e "$out/kernels.info" ] && set -- --coverage "$out/kernels.info" "$@"
     [ -e "$baseline" ] && set -- --against "$baseline" "$@"
     "$attest" report --out "$out/report" --date "$date" "$@"
