@@ -1,4 +1,4 @@
-"""Writes captured cases of the sparse decode and of a pool selection for `attest judge`.
+"""Writes captured cases of the sparse decode and of selections for `attest judge`.
 
     python3 examples/capture_decode.py FOLDER
 
@@ -63,5 +63,22 @@ def selection_files(folder):
     capture(f"{folder}/topk_ninth.safetensors", case, {"scores": scores}, {"selected": best})
 
 
+def unscored_files(folder):
+    """What a fused kernel selected: its scores never leave the registers, so they are not captured."""
+    torch.manual_seed(9)
+    rows, heads, hd, blocks, k, first = 64, 4, 128, 2048, 512, 8127
+    q = torch.randn(rows, heads, hd)
+    keys = torch.randn(blocks, hd).to(torch.bfloat16)
+    case = (f"qsa_score_rows:rows={rows},pos={first},ratio=4,blocks={blocks},heads={heads},hd={hd}")
+    for name, queries in (("selected", q), ("selected_plain_bf16", q.to(torch.bfloat16).float())):
+        scores = torch.relu(torch.einsum("rhd,bd->rhb", queries, keys.float())).sum(1) * hd**-0.5
+        for r in range(rows):  # row r sees the blocks that are complete at its position
+            scores[r, (first + r + 1) // 4:] = float("-inf")
+        best = torch.topk(scores, k, dim=-1, sorted=False).indices.to(torch.int32)
+        capture(f"{folder}/{name}.safetensors", case, {"q": q, "block_keys": keys},
+                {"selected": best})
+
+
 decode_files(sys.argv[1])
 selection_files(sys.argv[1])
+unscored_files(sys.argv[1])

@@ -18,8 +18,10 @@ struct captured {
 
 static enum st_dtype file_dtype(enum dtype dtype)
 {
-    static const enum st_dtype map[] = {[DTYPE_BF16] = ST_BF16, [DTYPE_E4M3] = ST_F8_E4M3,
-                                        [DTYPE_F32] = ST_F32, [DTYPE_I32] = ST_I32,
+    static const enum st_dtype map[] = {[DTYPE_BF16] = ST_BF16,
+                                        [DTYPE_E4M3] = ST_F8_E4M3,
+                                        [DTYPE_F32] = ST_F32,
+                                        [DTYPE_I32] = ST_I32,
                                         [DTYPE_U8] = ST_U8};
     return map[dtype];
 }
@@ -68,8 +70,7 @@ static bool collect_overrides(struct captured *c, char *error, size_t error_size
     for (uint32_t i = 0; i < in.n_tensors && fine; i++) {
         const struct tensor *t = &in.tensors[i];
         if (t->role != ROLE_IN || t->alias_of >= 0) continue;
-        const struct st_tensor *have =
-            matching(c->file, t->name, t, t->elems, error, error_size);
+        const struct st_tensor *have = matching(c->file, t->name, t, t->elems, error, error_size);
         fine = have != NULL && item->n_overrides < CAPTURED_OVERRIDES_MAX;
         if (fine)
             item->overrides[item->n_overrides++] =
@@ -100,8 +101,8 @@ bool captured_open(const char *path, struct captured **out, char *error, size_t 
         c->file = NULL;
         fine = captured_golden_open(path, &c->golden, error, error_size);
     } else {
-        fine = error_text(error, error_size, "%s: neither a `case` nor a `pipeline` in its metadata",
-                          path);
+        fine = error_text(error, error_size,
+                          "%s: neither a `case` nor a `pipeline` in its metadata", path);
     }
     if (!fine) {
         captured_close(c);
@@ -164,8 +165,8 @@ static bool run_oracle(const struct verify_context *x, const struct case_line *c
     return true;
 }
 
-/* Moves the values from those at scale `low` to those at the real scale, given those at `high`: over
- * the 2^-24 between two floats the result is linear to about 2^-48. */
+/* Moves the values from those at scale `low` to those at the real scale, given those at `high`:
+ * over the 2^-24 between two floats the result is linear to about 2^-48. */
 static void interpolate(const struct captured_item *item, const struct instance *in,
                         struct expected *low, const struct expected *high, float below, float above)
 {
@@ -216,30 +217,109 @@ void captured_verify(struct verify_context *x, const struct captured_item *item,
     x->item = NULL;
 }
 
-static bool judge_outputs(const struct captured *c, const struct instance *in,
+static const struct tensor *output_named(const struct instance *in, const char *name)
+{
+    for (uint32_t i = 0; i < in->n_tensors; i++)
+        if (in->tensors[i].role == ROLE_OUT && !strcmp(in->tensors[i].name, name))
+            return &in->tensors[i];
+    return NULL;
+}
+
+/* A scorer's file may hold, in place of the scores, what was selected from them: got.selected
+ * [rows, k], pools or blocks with -1 for a slot left empty. */
+static bool add_selection(const struct captured *c, struct instance *in, char *error,
+                          size_t error_size)
+{
+    const struct st_tensor *have = st_find(c->file, "got.selected");
+    if (!have || output_named(in, "selected")) return true;
+    if (!c->item.c.op->certify)
+        return error_text(error, error_size, "%s: %s has no scores to select from",
+                          st_path(c->file), c->item.c.op->name);
+    if (have->dtype != ST_I32 || have->rank != 2)
+        return error_text(error, error_size,
+                          "%s: got.selected is %s of rank %u, it must be I32 [rows, k]",
+                          st_path(c->file), st_dtype_name(have->dtype), have->rank);
+    return instance_add(in, "selected", DTYPE_I32, ROLE_OUT, CONTRACT_SELECT, 2, have->shape,
+                        "row,item") ||
+           error_text(error, error_size, "no memory");
+}
+
+static bool certify_selection(const struct captured *c, const struct instance *in,
+                              struct expected *e, char *error, size_t error_size)
+{
+    const struct tensor *t = output_named(in, "selected");
+    if (!t || t->contract != CONTRACT_SELECT || c->item.c.op->contract == CONTRACT_SELECT)
+        return true;
+    struct expected *selected = &e[instance_index(in, "selected")];
+    uint32_t rows = c->item.c.op->certify(&c->item.c, in, selected);
+    selected->select_k = malloc(((size_t)rows + 1) * sizeof *selected->select_k);
+    if (!rows || !selected->select_k) return error_text(error, error_size, "no memory");
+    if (rows != t->shape[0])
+        return error_text(error, error_size,
+                          "%s: got.selected has %" PRIu64 " rows, the case's geometry has %" PRIu32,
+                          st_path(c->file), t->shape[0], rows);
+    for (uint32_t row = 0; row < rows; row++) selected->select_k[row] = (uint32_t)t->shape[1];
+    return true;
+}
+
+/* Takes an output from the file. One that is not there is not judged; but a pipeline's stages are
+ * judged from what the stage before really gave, so of these all are needed. */
+static bool take_output(const struct captured *c, struct tensor *t, uint8_t **dense, char *error,
+                        size_t error_size)
+{
+    char name[96];
+    snprintf(name, sizeof name, "got.%s", t->name);
+    if (t->contract == CONTRACT_ANY ||
+        (!st_find(c->file, name) && c->item.c.op->contract != CONTRACT_SELECT)) {
+        t->contract = CONTRACT_ANY;
+        return true;
+    }
+    const struct st_tensor *have =
+        matching(c->file, name, t, tensor_logical_elems(t), error, error_size);
+    if (!have) return false;
+    *dense = malloc(have->size_bytes + 1);
+    if (!*dense) return error_text(error, error_size, "no memory");
+    memcpy(*dense, have->data, have->size_bytes);
+    return true;
+}
+
+/* A misspelt output must not pass for one that was left out. */
+static bool known_outputs(const struct captured *c, const struct instance *in, char *error,
+                          size_t error_size)
+{
+    for (size_t i = 0; i < st_count(c->file); i++) {
+        const char *name = st_at(c->file, i)->name;
+        if (strncmp(name, "got.", 4)) continue;
+        if (!output_named(in, name + 4))
+            return error_text(error, error_size, "%s: %s is no output of %s", st_path(c->file),
+                              name, c->item.c.op->name);
+    }
+    return true;
+}
+
+static bool judge_outputs(const struct captured *c, struct instance *in,
                           const struct ref_error_model *model, struct result *r)
 {
     struct outputs out;
     struct expected e[INSTANCE_TENSORS_MAX];
-    char error[512], name[96];
-    bool fine = true;
+    char error[512];
     memset(&out, 0, sizeof out);
     memset(e, 0, sizeof e);
+    bool fine = add_selection(c, in, error, sizeof error) &&
+                known_outputs(c, in, error, sizeof error) &&
+                (expected_alloc(in, e) || error_text(error, sizeof error, "no memory"));
     for (uint32_t i = 0; i < in->n_tensors && fine; i++) {
-        const struct tensor *t = &in->tensors[i];
-        if (t->role != ROLE_OUT) continue;
-        snprintf(name, sizeof name, "got.%s", t->name);
-        const struct st_tensor *have =
-            matching(c->file, name, t, tensor_logical_elems(t), error, sizeof error);
-        fine = have && (out.dense[i] = malloc(have->size_bytes + 1));
-        if (fine) memcpy(out.dense[i], have->data, have->size_bytes);
-        else
-            result_fail(r, VERDICT_ERROR, "captured", "  %s\n", error);
+        if (in->tensors[i].role != ROLE_OUT) continue;
+        fine = take_output(c, &in->tensors[i], &out.dense[i], error, sizeof error);
     }
-    if (fine && expected_alloc(in, e)) {
+    if (fine) {
         c->item.c.op->oracle(&c->item.c, in, model, (const uint8_t *const *)out.dense, e);
-        if (verify_judge(in, &out, e, "contract", r)) r->verdict = VERDICT_PASS;
+        fine = certify_selection(c, in, e, error, sizeof error);
     }
+    if (!fine)
+        result_fail(r, VERDICT_ERROR, "captured", "  %s\n", error);
+    else if (verify_judge(in, &out, e, "contract", r))
+        r->verdict = VERDICT_PASS;
     expected_free(e);
     outputs_free(&out);
     return fine;

@@ -20,8 +20,8 @@ static int judge_file(const char *path, const struct options *o)
     case_print(&captured_item(file, 0)->c, line, sizeof line);
     captured_close(file);
     if (r.verdict == VERDICT_PASS) {
-        printf("PASS %s\n  %s\n  %" PRIu64 " elements judged, worst err/E %.4f", path, line, r.compared,
-               r.worst_ratio);
+        printf("PASS %s\n  %s\n  %" PRIu64 " elements judged, worst err/E %.4f", path, line,
+               r.compared, r.worst_ratio);
         if (r.identical || r.equivalent)
             printf(", %u selections identical, %u equivalent", r.identical, r.equivalent);
         printf("\n");
@@ -38,9 +38,13 @@ int command_judge(int argc, char **argv)
     int worst = EXIT_PASS;
     if (wants_help(argc, argv)) {
         puts("attest judge FILE.safetensors… [--model KEY=VALUE,…]\n\n"
-             "Judges outputs that were produced elsewhere (torch, Triton, MLX, HIP, …): the file holds\n"
-             "the case line in its metadata under `case`, the inputs under the operation's argument\n"
-             "names and the outputs as got.NAME. Nothing is launched. docs/your-kernel.md shows how to\n"
+             "Judges outputs that were produced elsewhere (torch, Triton, MLX, HIP, …): the file "
+             "holds\n"
+             "the case line in its metadata under `case`, the inputs under the operation's "
+             "argument\n"
+             "names and the outputs as got.NAME; of a scorer also got.selected in place of its "
+             "scores.\n"
+             "Nothing is launched. docs/your-kernel.md shows how to\n"
              "write such a file from torch.\n");
         return EXIT_PASS;
     }

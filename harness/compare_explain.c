@@ -156,7 +156,8 @@ static void say_worst(const struct tensor *t, const uint8_t *got, const struct e
     double o = e->value[c->worst], bound = e->bound[c->worst];
     double g = element_value(t->dtype, got, c->worst);
     text_add(out, "  worst: %s[%s]: expected %.9g +- %.3g, got %s, off by %.4g, err/E %.4g\n",
-             t->name, index, o, bound, value, fabs(g - o), bound > 0 ? fabs(g - o) / bound : INFINITY);
+             t->name, index, o, bound, value, fabs(g - o),
+             bound > 0 ? fabs(g - o) / bound : INFINITY);
 }
 
 void compare_explain(const struct tensor *t, const uint8_t *got, const struct expected *e,
@@ -168,8 +169,10 @@ void compare_explain(const struct tensor *t, const uint8_t *got, const struct ex
     uint64_t n = tensor_logical_elems(t);
     if (!c->wrong || !n) return;
     measure_spread(t, wrong_map, spread);
-    text_add(&out, "  %llu of %llu elements of %s are wrong (%s)\n", (unsigned long long)c->wrong,
-             (unsigned long long)n, t->name, contract_name(t->contract));
+    bool rows = t->contract == CONTRACT_SELECT; /* judged as sets, one a row */
+    text_add(&out, "  %llu of %llu %s of %s are wrong (%s)\n", (unsigned long long)c->wrong,
+             (unsigned long long)(rows ? n / t->shape[t->rank - 1] : n), rows ? "rows" : "elements",
+             t->name, contract_name(t->contract));
     say_worst(t, got, e, c, &out);
     say_spread(t, spread, &out);
     draw_map(t, wrong_map, &out);

@@ -297,6 +297,22 @@ static void oracle(const struct case_line *c, const struct instance *in,
                          e[instance_index(in, "valid_cand")].exact);
 }
 
+static uint32_t certify(const struct case_line *c, const struct instance *in, struct expected *e)
+{
+    struct dsa_extent extent = extent_of(c);
+    struct ref_dsa_index_scores g;
+    ref_args(c, &extent, in, &g);
+    uint64_t n = (uint64_t)g.Q * g.P;
+    e->select_stride = g.P;
+    e->select_value = calloc(n + 1, sizeof *e->select_value);
+    e->select_bound = calloc(n + 1, sizeof *e->select_bound);
+    e->select_n = calloc((uint64_t)g.Q + 1, sizeof *e->select_n);
+    if (!e->select_value || !e->select_bound || !e->select_n) return 0;
+    ref_dsa_index_scores_bound(&g, e->select_value, e->select_bound);
+    for (uint32_t row = 0; row < g.Q; row++) e->select_n[row] = extent.pools;
+    return g.Q;
+}
+
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
     static const int64_t heads[] = {1, 2, 3, 4, 5, 8, 9, 32, 33, 64};
@@ -415,4 +431,5 @@ const struct op op_dsa_index_scores = {
     .build = build,
     .launch = launch,
     .oracle = oracle,
+    .certify = certify,
 };

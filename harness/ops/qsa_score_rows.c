@@ -70,6 +70,11 @@ static void oracle(const struct case_line *c, const struct instance *in,
     qsa_scores_canonical(c, in, (float *)(void *)e[instance_index(in, "scores")].exact);
 }
 
+static uint32_t certify(const struct case_line *c, const struct instance *in, struct expected *e)
+{
+    return qsa_scores_certify(c, in, REF_SCORER_F32, e);
+}
+
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
     static const int64_t dims[] = {32, 32, 64, 96, 128, 160, 256, 512, 1024};
@@ -119,4 +124,5 @@ const struct op op_qsa_score_rows = {
     .build = build,
     .launch = launch,
     .oracle = oracle,
+    .certify = certify,
 };

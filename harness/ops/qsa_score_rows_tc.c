@@ -105,6 +105,11 @@ static void oracle(const struct case_line *c, const struct instance *in,
     free(canonical);
 }
 
+static uint32_t certify(const struct case_line *c, const struct instance *in, struct expected *e)
+{
+    return qsa_scores_certify(c, in, (enum ref_qsa_scorer)case_int(c, "bound"), e);
+}
+
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
     static const int64_t rows[] = {1, 1, 2, 5, 15, 16, 17, 31, 33};
@@ -156,4 +161,5 @@ const struct op op_qsa_score_rows_tc = {
     .build = build,
     .launch = launch,
     .oracle = oracle,
+    .certify = certify,
 };

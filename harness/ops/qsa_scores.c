@@ -1,5 +1,7 @@
 #include "harness/ops/qsa_scores.h"
 
+#include <stdlib.h>
+
 enum { STREAM_Q = 1, STREAM_K = 2 };
 
 void qsa_scores_gpu_args(const struct case_line *c, struct gpu_qsa_score_rows *a)
@@ -171,4 +173,23 @@ int64_t qsa_scores_row_before(const struct case_line *base, const struct case_li
     uint64_t complete =
         qsa_complete((uint64_t)(case_int(base, "pos") + row), case_u32(base, "ratio"));
     return complete <= (uint64_t)case_int(changed, "change") ? row : -1;
+}
+
+uint32_t qsa_scores_certify(const struct case_line *c, const struct instance *in,
+                            enum ref_qsa_scorer scorer, struct expected *e)
+{
+    struct ref_qsa_score_rows g;
+    qsa_scores_ref_args(c, in, &g);
+    uint64_t n = (uint64_t)g.rows * g.n_blocks_max;
+    e->select_stride = g.n_blocks_max;
+    e->select_value = calloc(n + 1, sizeof *e->select_value);
+    e->select_bound = calloc(n + 1, sizeof *e->select_bound);
+    e->select_n = calloc((uint64_t)g.rows + 1, sizeof *e->select_n);
+    if (!e->select_value || !e->select_bound || !e->select_n) return 0;
+    ref_qsa_score_rows_bound(&g, scorer, e->select_value, e->select_bound);
+    for (uint32_t row = 0; row < g.rows; row++) {
+        uint64_t complete = qsa_complete((uint64_t)g.first_pos + row, g.ratio);
+        e->select_n[row] = complete < g.n_blocks_max ? (uint32_t)complete : g.n_blocks_max;
+    }
+    return g.rows;
 }

@@ -16,6 +16,9 @@ void qsa_scores_buffers(const struct instance *in, const struct gpu_buffer *buff
                         struct gpu_qsa_score_rows *a);
 /* The canonical scores in dense logical order [rows, n_blocks_max]. */
 void qsa_scores_canonical(const struct case_line *c, const struct instance *in, float *dense);
+/* struct op's certify, for a scorer of that kind. */
+uint32_t qsa_scores_certify(const struct case_line *c, const struct instance *in,
+                            enum ref_qsa_scorer scorer, struct expected *e);
 
 /* Draws positions, ratio and columns for `rows` rows that see about `blocks` blocks. */
 void qsa_scores_sample_rows(struct case_line *c, struct rng *r, uint32_t rows, uint32_t blocks);
