@@ -229,6 +229,8 @@ bool qsa_cache_make(struct qsa_cache *cache, const struct case_line *c, struct i
     if (!paging_make(&cache->paging, &length, 1, table_len, block, page_elems,
                      orders[case_int(c, "pages")], page_seed))
         return false;
+    if (case_has(c, "pool") && cache->paging.num_pages < case_u32(c, "pool"))
+        cache->paging.num_pages = case_u32(c, "pool");
     uint64_t cache_shape[] = {cache->paging.num_pages * page_elems}, table_shape[] = {table_len};
     cache->k =
         instance_add(in, "k_cache", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 1, cache_shape, "item");
