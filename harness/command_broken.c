@@ -16,7 +16,7 @@
 #include "harness/pool.h"
 #include "harness/session.h"
 
-enum { BROKEN_MAX = 512 };
+enum { BROKEN_MAX = 2048 };
 
 struct trial {
     struct broken kernel;
@@ -189,7 +189,9 @@ static bool load_trials(struct trials *t, const char *folder)
                 strerror(errno));
         return false;
     }
-    if (!session_module_dir(backend, dir, sizeof dir)) return false;
+    if (t->options->edits) snprintf(dir, sizeof dir, "%s", folder);
+    else if (!session_module_dir(backend, dir, sizeof dir))
+        return false;
     for (struct dirent *e; (e = readdir(d)) && t->count < BROKEN_MAX;) {
         struct trial *trial = &t->items[t->count];
         const char *dot = strrchr(e->d_name, '.');
@@ -261,6 +263,7 @@ int command_broken(int argc, char **argv)
              "Runs the kernels of kernels/broken, each wrong in one way, and shows which check catches\n"
              "each after how many cases. Exit 0 when all are caught. Built by `make broken`.\n\n"
              "  attest broken --minimize decode_stride_576    the smallest case that shows it\n"
+             "  attest broken --edits DIR                     other edits, with their modules DIR/NAME.so\n"
              "  attest broken --write FILE.edit kernels DIR   the wrong kernel's source\n");
         options_help();
         return EXIT_PASS;
@@ -272,7 +275,7 @@ int command_broken(int argc, char **argv)
     t.context.model = NULL;
     if (t.context.watchdog_ms > 3000) t.context.watchdog_ms = 3000;
     t.items = calloc(BROKEN_MAX, sizeof *t.items);
-    if (!t.items || !load_trials(&t, "kernels/broken")) return EXIT_INFRA;
+    if (!t.items || !load_trials(&t, o.edits ? o.edits : "kernels/broken")) return EXIT_INFRA;
     if (!o.quiet && !o.json)
         printf("%-34s %-7s %-8s %-28s %6s %7s\n", "kernel", "kind", "", "check", "cases", "seconds");
     struct pool_config config = {o.jobs, o.timeout_s, try_kernel, keep, NULL, &t, NULL};

@@ -12,7 +12,7 @@ enum option_id {
     OPT_CASES = 256, OPT_GEOMETRIES, OPT_SEED, OPT_JOBS, OPT_REPEATS, OPT_SHARD, OPT_TIER,
     OPT_TIMEOUT, OPT_WATCHDOG, OPT_JSON, OPT_NO_TRACE, OPT_NO_RELATIONS, OPT_QUIET, OPT_BACKEND,
     OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL, OPT_MINIMIZE, OPT_BUDGET,
-    OPT_STATE, OPT_FINDINGS
+    OPT_STATE, OPT_FINDINGS, OPT_EDITS
 };
 
 static const struct {
@@ -44,6 +44,7 @@ static const struct {
     {OPT_BUDGET, "budget", "S", "seconds that minimising or fuzzing may take (default 120)"},
     {OPT_STATE, "state", "FILE", "fuzz: go on from FILE where there is one, and keep it up to date"},
     {OPT_FINDINGS, "findings", "DIR", "fuzz: where findings are written (default findings)"},
+    {OPT_EDITS, "edits", "DIR", "broken: edits of this folder, their modules beside them"},
     {OPT_QUIET, "quiet", NULL, "no progress, only failures and the last lines"},
 };
 enum { TABLE_SIZE = sizeof table / sizeof *table };
@@ -180,6 +181,7 @@ static bool apply(enum option_id id, const char *text, struct options *o)
     case OPT_REPORT: o->report = text; return true;
     case OPT_STATE: o->state = text; return true;
     case OPT_FINDINGS: o->findings = text; return true;
+    case OPT_EDITS: o->edits = text; return true;
     case OPT_MODULE: o->module = text; return true;
     case OPT_SOURCE: o->source = text; return true;
     case OPT_KERNEL: o->kernel_map = text; return true;

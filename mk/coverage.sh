@@ -10,7 +10,7 @@
 set -eu
 build=$1
 shift
-[ $# -gt 0 ] || set -- corpora/*.txt corpora/regressions/*.txt corpora/golden/*.safetensors
+[ $# -gt 0 ] || set -- corpora/*.txt corpora/seeds/*.txt corpora/regressions/*.txt corpora/golden/*.safetensors
 profdata=$(command -v llvm-profdata || command -v llvm-profdata-14) || {
     echo "coverage: llvm-profdata is not here (package llvm)" >&2
     exit 3

@@ -68,6 +68,10 @@ fi
 # hands them to the engine. Comparisons and stack depth are not watched: they say little here.
 [ $fuzz = 0 ] || flags="$flags -fsanitize-coverage=edge,inline-bool-flag,pc-table"
 
+# Counters in a mapped file: worker processes end without running what waits for their end.
+[ $coverage = 0 ] ||
+    flags="$flags -fprofile-instr-generate -fcoverage-mapping -mllvm -runtime-counter-relocation"
+
 # What coverage speaks of stays, once the module is there.
 scratch=$rewritten
 trap 'rm -f ${scratch:+"$scratch"} "$out.ii" "$out.tmp"' EXIT

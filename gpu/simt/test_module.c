@@ -154,6 +154,25 @@ Test(simt_module, passes_the_compilers_words_on)
 }
 
 /* A header beside the source is found, and make learns of it. */
+/* Coverage needs the rewritten source that it speaks of, and counters that outlive the worker. */
+Test(simt_module, coverage_keeps_its_source_and_has_counters)
+{
+    struct workspace w;
+    char output[4096], command[512];
+
+    open_workspace(&w);
+    write_source(&w, "k.cu", "extern \"C\" __global__ void k(int *out) { *out = 1; }\n");
+    cr_assert_eq(build(&w, "k.cu k.so", output, sizeof output), 0, "%s", output);
+    snprintf(command, sizeof command, "test ! -e %s/k.so.cc && ! grep -q __llvm_prf_cnts %s/k.so",
+             w.folder, w.folder);
+    cr_assert_eq(system(command), 0);
+    cr_assert_eq(build(&w, "--coverage k.cu k.so", output, sizeof output), 0, "%s", output);
+    snprintf(command, sizeof command, "test -s %s/k.so.cc && grep -q __llvm_prf_cnts %s/k.so",
+             w.folder, w.folder);
+    cr_assert_eq(system(command), 0);
+    close_workspace(&w);
+}
+
 Test(simt_module, writes_dependencies)
 {
     struct workspace w;
