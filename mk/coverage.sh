@@ -25,11 +25,15 @@ for file in "$@"; do
     [ -e "$file" ] && files="$files $file"
 done
 # %c: the counters live in the file, so that a process that is ended loses nothing.
+# Seeds hold cases without rows, which reach code and prove nothing: errors for `run`, not here.
+code=0
 # shellcheck disable=SC2086  # names without spaces
 LLVM_PROFILE_FILE="$PWD/$profiles/%m-%p%c.profraw" \
     "$build/attest" run $files --no-trace --no-relations --quiet --timeout 3600 \
-    --watchdog 3600000 || {
-    echo "coverage: the corpora did not pass" >&2
+    --watchdog 3600000 >"$build/coverage.log" || code=$?
+tail -n 1 "$build/coverage.log"
+[ $code = 0 ] || [ $code = 3 ] && tail -n 1 "$build/coverage.log" | grep -q ' 0 failed' || {
+    echo "coverage: the corpora did not pass; see $build/coverage.log" >&2
     exit 1
 }
 "$profdata" merge -sparse -o "$profiles/all.profdata" "$profiles"/*.profraw
