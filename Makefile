@@ -51,7 +51,7 @@ BROKEN_SO := $(BROKEN:%=$(B)/broken/%.so) $(BROKEN_RACES:%=$(B)/broken/%.trace.s
 NVCC     := $(shell command -v nvcc 2>/dev/null)
 CUDA_BIN := $(if $(NVCC),$(foreach m,$(MODULES),$(B)/cuda/$(m).fatbin))
 
-.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets coverage report bisect bisect-drill fuzz-broken config clean arrows test exhaust-rotation device-check
+.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets coverage report bisect mutants bisect-drill fuzz-broken config clean arrows test exhaust-rotation device-check
 
 all: build ## build the program and the kernel modules
 
@@ -210,6 +210,9 @@ report: ## reports/tolerance.html from runs' JSON lines: make report RUNS='a.jso
 
 bisect: ## the commit that made a case fail: make bisect GOOD=REV BAD=REV CASE='op:key=value,…'
 	$(Q)build/attest bisect --good '$(GOOD)' --bad '$(or $(BAD),HEAD)' $(ARGS) '$(CASE)'
+
+mutants: build ## mechanical mutants of the kernels, one of SHARE (default 8): each must be caught
+	$(Q)JOBS=$(JOBS) mk/mutants.sh build/mutants $(or $(SHARE),8)
 
 bisect-drill: build ## show that a regression planted in a scratch clone is found
 	$(Q)mk/bisect-drill.sh
