@@ -9,8 +9,10 @@
 static void verify_help(void)
 {
     puts("attest verify [OPERATION…] [options]\n\n"
-         "Runs random cases of the named operations (all of them without a name) through the kernel\n"
-         "and the oracle, with every check. `attest list --ops` shows the operations; a family name\n"
+         "Runs random cases of the named operations (all of them without a name) through the "
+         "kernel\n"
+         "and the oracle, with every check. `attest list --ops` shows the operations; a family "
+         "name\n"
          "(dsa, qsa) stands for all of its operations.\n\n"
          "  attest verify                                  everything, CPU backend\n"
          "  attest verify qsa_topk_rows --cases 5000 --seed 7\n"
@@ -25,7 +27,8 @@ static void verify_help(void)
 static void run_help(void)
 {
     puts("attest run CASE|FILE… [options]\n\n"
-         "Replays cases. A FILE is a text file with one case a line (# starts a comment) or a captured\n"
+         "Replays cases. A FILE is a text file with one case a line (# starts a comment) or a "
+         "captured\n"
          "case (.safetensors).\n\n"
          "  attest run 'glm5next_dsa_mla_decode_fp8:seqs=1,heads=2,len=[9],seed=0x1f'\n"
          "  attest run corpora/dsa.txt --backend cuda\n");
@@ -48,7 +51,8 @@ int command_verify(int argc, char **argv)
         verify_help();
         return EXIT_PASS;
     }
-    if (!options_parse(argc, argv, &o) || !session_ops(&o, plan.ops, &plan.n_ops)) return EXIT_USAGE;
+    if (!options_parse(argc, argv, &o) || !session_ops(&o, plan.ops, &plan.n_ops))
+        return EXIT_USAGE;
     if ((o.source || o.module) && plan.n_ops != 1) {
         fprintf(stderr, "attest: name the one operation that %s implements\n",
                 o.source ? o.source : o.module);
@@ -89,10 +93,20 @@ static bool texts_add(struct texts *t, const char *text, size_t length,
     return t->items[t->count++] != NULL;
 }
 
-static bool texts_from_captured(struct texts *t, const char *path)
+/* FILE.safetensors, or FILE.safetensors#OPERATION.N for one of the cases it holds. */
+static bool names_captured(const char *word)
+{
+    static const char suffix[] = ".safetensors";
+    size_t length = strcspn(word, "#"), n = sizeof suffix - 1;
+    return length >= n && !memcmp(word + length - n, suffix, n);
+}
+
+static bool texts_from_captured(struct texts *t, const char *word)
 {
     struct captured *file;
-    char error[1024], name[4400];
+    char error[1024], name[4400], path[4200];
+    uint64_t before = t->count;
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(word, "#"), word);
     if (t->n_files == sizeof t->files / sizeof *t->files) {
         fprintf(stderr, "attest: more than %u captured files in one run\n", t->n_files);
         return false;
@@ -104,10 +118,13 @@ static bool texts_from_captured(struct texts *t, const char *path)
     t->files[t->n_files++] = file;
     for (uint32_t i = 0; i < captured_count(file); i++) {
         const struct captured_item *item = captured_item(file, i);
-        snprintf(name, sizeof name, "%s (%s)", path, item->c.op->name);
+        snprintf(name, sizeof name, "%s#%s.%u", path, item->c.op->name, i);
+        if (strchr(word, '#') && strcmp(word, name)) continue;
         if (!texts_add(t, name, strlen(name), item)) return false;
     }
-    return true;
+    if (t->count > before) return true;
+    fprintf(stderr, "attest: %s: the file holds no such case\n", word);
+    return false;
 }
 
 static bool texts_from_file(struct texts *t, const char *path)
@@ -160,11 +177,10 @@ int command_run(int argc, char **argv)
     }
     for (int i = 0; i < o.n_words; i++) {
         struct stat st;
-        const char *word = o.words[i], *dot = strrchr(word, '.');
-        bool file = stat(word, &st) == 0;
-        bool fine = dot && !strcmp(dot, ".safetensors") ? texts_from_captured(&texts, word)
-                    : file                              ? texts_from_file(&texts, word)
-                                       : texts_add(&texts, word, strlen(word), NULL);
+        const char *word = o.words[i];
+        bool fine = names_captured(word) ? texts_from_captured(&texts, word)
+                    : !stat(word, &st)   ? texts_from_file(&texts, word)
+                                         : texts_add(&texts, word, strlen(word), NULL);
         if (!fine) return EXIT_USAGE;
     }
     if (!texts_parse(&texts)) return EXIT_USAGE;
