@@ -16,7 +16,7 @@ static int judge_file(const char *path, const struct options *o)
         fprintf(stderr, "attest: %s\n", error);
         return EXIT_USAGE;
     }
-    captured_judge(file, o->model_given ? &o->model : NULL, &r);
+    captured_judge(file, &o->model, &r);
     case_print(&captured_item(file, 0)->c, line, sizeof line);
     captured_close(file);
     if (r.verdict == VERDICT_PASS) {

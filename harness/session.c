@@ -81,7 +81,6 @@ static bool work(void *shared, void **state, uint64_t index, struct result *r)
     }
     s->context.trace = !s->options->no_trace && s->context.backend == &gpu_backend_simt &&
                        (s->plan->texts || job.index % TRACE_EVERY == 0);
-    if (!s->options->model_given) s->context.model = NULL;
     const struct captured_item *item =
         s->plan->items && !job.op ? s->plan->items[job.index] : NULL;
     if (item) captured_verify(&s->context, item, r);
