@@ -60,18 +60,6 @@ static __device__ __forceinline__ float det_exp_nonpos(float x)
     return det_exp_core(parts.rest) * __uint_as_float(power) * 0x1p-64f;
 }
 
-/* exp(x) for every x, within 0.8913 ulp; equal to det_exp_nonpos where that is defined. What rounds
- * past the largest float is +inf, as from a correctly rounded exp. */
-static __device__ __forceinline__ float det_exp(float x)
-{
-    float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
-    struct det_exp_parts parts = det_exp_reduce(clamped);
-    uint32_t up = x < 0.0f ? 64u : (uint32_t)-64;
-    uint32_t power = (__float_as_uint(parts.shifted) << 23) + ((127u + up) << 23);
-
-    return det_exp_core(parts.rest) * __uint_as_float(power) * (x < 0.0f ? 0x1p-64f : 0x1p+64f);
-}
-
 /* x if x > 0, +0 if not, and a NaN stays a NaN. */
 static __device__ __forceinline__ float det_relu(float x)
 {

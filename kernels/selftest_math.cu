@@ -8,13 +8,6 @@ static __device__ __forceinline__ uint32_t selftest_index(void)
     return blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-extern "C" __global__ void det_exp_f32(const float *in, float *out, uint32_t n)
-{
-    uint32_t i = selftest_index();
-
-    if (i < n) out[i] = det_exp(in[i]);
-}
-
 extern "C" __global__ void det_exp_nonpos_f32(const float *in, float *out, uint32_t n)
 {
     uint32_t i = selftest_index();

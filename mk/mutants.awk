@@ -74,11 +74,11 @@ END {
         # The decode is a module of its own.
         shared = "-"
     }
-    for (n = 2; n < lines; n++) {
+    for (n = 1; n < lines; n++) {
         code = text[n]
         if (comment) { if (code ~ /\*\//) comment = 0; continue }
         if (code ~ /^[ ]*\/\*/) { if (code !~ /\*\//) comment = 1; continue }
-        if (code ~ /^[ ]*#/ || code ~ /asm|__launch_bounds__|extern "C"|static_assert|pragma/) continue
+        if (code ~ /^[ ]*["#:]/ || code ~ /asm|__launch_bounds__|extern "C"|static_assert|pragma/) continue
         sub(/\/\*.*/, "", code)
         each(n, code, " < ", " <= ", "< becomes <=")
         each(n, code, " <= ", " < ", "<= becomes <")

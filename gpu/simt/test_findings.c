@@ -108,7 +108,7 @@ static const struct simple_case simple_cases[] = {
     {"divides", BOTH, 1, 32, 0, "fault", "division by zero", "thread (11,0,0)"},
     {"traps", BOTH, 2, 32, 0, "fault", "__trap()", "block (0,0,0) thread (1,0,0)"},
     {"asserts", BOTH, 1, 32, 0, "fault", "assertion failed: threadIdx.x < 2", "thread (2,0,0)"},
-    {"misaligned", FAST, 1, 1, 0, "fault", "misaligned", "thread (0,0,0)"},
+    {"misaligned", BOTH, 1, 1, 0, "fault", "misaligned", "thread (0,0,0)"},
     {"overflows_stack", FAST, 1, 1, 0, "fault", "stack overflowed", "thread (0,0,0)"},
 };
 

@@ -366,15 +366,36 @@ static inline __attribute__((always_inline)) void check(uintptr_t address, uint6
     fail_bounds(address, bytes, kind, site);
 }
 
+__attribute__((cold)) static void fail_alignment(uintptr_t address, uint64_t bytes,
+                                                 enum access_kind kind, uintptr_t site)
+{
+    char place[200];
+
+    simt_describe(address, bytes, place, sizeof place);
+    simt_fail("fault", site,
+              "misaligned %s of %llu bytes of %s: a GPU faults unless the address is "
+              "a multiple of them",
+              kind == READ ? "read" : "write", (unsigned long long)bytes, place);
+}
+
+/* The compiler calls these for accesses that promise their natural alignment, or at least 8 bytes;
+ * for others, such as a packed structure's, it calls those with a size. */
+static inline void check_aligned(uintptr_t address, uint64_t bytes, enum access_kind kind,
+                                 uintptr_t site)
+{
+    check(address, bytes, kind, site);
+    if (address % (bytes < 8 ? bytes : 8) != 0 && simt_run.in_fiber) fail_alignment(address, bytes, kind, site);
+}
+
 #define SITE ((uintptr_t)__builtin_return_address(0))
 #define CALLBACKS(bytes)                                \
     void simt_load##bytes##_noabort(uintptr_t address)  \
     {                                                   \
-        check(address, bytes, READ, SITE);              \
+        check_aligned(address, bytes, READ, SITE);      \
     }                                                   \
     void simt_store##bytes##_noabort(uintptr_t address) \
     {                                                   \
-        check(address, bytes, WRITE, SITE);             \
+        check_aligned(address, bytes, WRITE, SITE);     \
     }
 CALLBACKS(1)
 CALLBACKS(2)

@@ -544,6 +544,19 @@ static void make_countable(struct case_line *c, struct rng *r)
     if (case_enum_is(c, "kv", "distinct")) case_set_enum(c, "kv", "two");
 }
 
+/* More ids than the released row has: more than a kernel may list at a time. */
+static void make_long_row(struct case_line *c, struct rng *r)
+{
+    int64_t kpool = case_int(c, "kpool"), topk = rng_range(r, 2051, 5000) / kpool * kpool;
+    int64_t length = rng_range(r, topk * 3 / 4, topk * 5 / 4);
+    case_set_int(c, "seqs", 1);
+    case_set_int(c, "heads", rng_range(r, 1, 2));
+    case_set_list(c, "len", &length, 1);
+    case_set_int(c, "topk", topk);
+    case_set_int(c, "count", 0);
+    case_set_int(c, "fill", 0);
+}
+
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
     static const int64_t heads[] = {1, 1, 2, 3, 4, 5, 8, 17}, kpools[] = {1, 2, 3, 4, 4, 8, 16};
@@ -573,6 +586,7 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_int(c, "fill", rng_one_in(r, 3) ? rng_range(r, 1, 2) : 0);
     if (rng_one_in(r, 4)) case_set_int(c, "count", rng_range(r, 1, 20));
     if (rng_one_in(r, 12)) make_wide(c, r);
+    if (index % 61 == 7) make_long_row(c, r);
     if (case_enum_is(c, "regime", "exact_int")) make_countable(c, r);
 }
 
