@@ -126,6 +126,15 @@ enum gpu_status gpu_dsa_check_geom(const int32_t *host_geom, struct gpu_dsa_geom
                           "the geometry vector's select_k %" PRId32
                           " is outside 0..select_k %" PRIu32,
                           host_geom[3], scalars.select_k);
+    /* One vector serves the whole chain, so its NP2 must be right wherever it is passed. */
+    if (host_geom[4] <= 0 || (host_geom[4] & (host_geom[4] - 1)) != 0)
+        return gpu_refuse(report, "np2_power_of_two",
+                          "the geometry vector's NP2 %" PRId32 " is not a power of two",
+                          host_geom[4]);
+    if (host_geom[3] > host_geom[4])
+        return gpu_refuse(report, "select_k_np2",
+                          "the geometry vector's select_k %" PRId32 " is above its NP2 %" PRId32,
+                          host_geom[3], host_geom[4]);
     return GPU_OK;
 }
 

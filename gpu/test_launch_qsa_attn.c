@@ -55,12 +55,23 @@ static void page_cache(void)
     }
 }
 
+/* Elements between the start of an allocation and the cache in it: 1 takes 16-byte loads away. */
+static uint32_t shift;
+
 static const struct gpu_buffer *page_buffer(struct qsa_test *test, const char *name,
                                             const uint16_t *pages)
 {
+    static uint16_t shifted[2 * MAX_TOKENS * MAX_WIDTH + 8];
+    static struct gpu_buffer views[2];
     uint64_t n = (uint64_t)cache.pages * cache.block_size * cache.nkv * cache.hd;
+    struct gpu_buffer *view = &views[name[0] == 'v'];
 
-    return qsa_test_input(test, name, pages, n, 2);
+    memset(shifted, 0xff, shift * sizeof *shifted);
+    memcpy(shifted + shift, pages, n * sizeof *pages);
+    *view = *qsa_test_input(test, name, shifted, n + shift, 2);
+    view->address += shift * sizeof *shifted;
+    view->size_bytes -= shift * sizeof *shifted;
+    return view;
 }
 
 /* Decode attention of nq heads over the first seq_len tokens. */
@@ -307,6 +318,21 @@ static void prefill_equals_decode(struct qsa_test *test)
 Test(launch_qsa_attn, prefill_equals_decode)
 {
     qsa_test_every_way(prefill_equals_decode);
+}
+
+/* Caches inside larger allocations, at any address that bf16 may have. */
+static void unaligned_caches(struct qsa_test *test)
+{
+    shift = 1;
+    prefill_case(test, 64, 1, 2, 4, 8, 70, 11);
+    prefill_case(test, 128, 2, 2, 8, 8, 60, 5);
+    prefill_case(test, 256, 1, 2, 4, 16, 40, 6);
+    shift = 0;
+}
+
+Test(launch_qsa_attn, unaligned_caches)
+{
+    qsa_test_every_way(unaligned_caches);
 }
 
 /* Rows without any token give zeros; a lone tail token gives its value. */

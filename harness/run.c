@@ -95,14 +95,6 @@ static const struct gpu_extent *backed_ranges(const struct tensor *t, struct gpu
     return whole;
 }
 
-/* Flags and indices may lie anywhere that their type may; a kernel that loads several at a time has
- * to find its own boundary, and a fence stands right behind the last one. Values are read as
- * vectors, which the launchers ask 16 bytes for. */
-static uint32_t alignment_of(enum dtype dtype)
-{
-    return dtype == DTYPE_U8 || dtype == DTYPE_I32 ? dtype_bytes(dtype) : 16;
-}
-
 static bool make_buffer(struct verify_context *x, const struct tensor *t,
                         const struct run_options *o, struct gpu_buffer *buffer, struct result *r)
 {
@@ -110,7 +102,7 @@ static bool make_buffer(struct verify_context *x, const struct tensor *t,
     struct gpu_buffer_desc desc = {.name = t->name,
                                    .size_bytes = t->elems * dtype_bytes(t->dtype),
                                    .elem_bytes = dtype_bytes(t->dtype),
-                                   .align_bytes = alignment_of(t->dtype),
+                                   .align_bytes = dtype_bytes(t->dtype), /* no more than the type needs */
                                    .read_only = t->role == ROLE_IN,
                                    .fence = o->fence,
                                    .extents = t->extents,
