@@ -2,7 +2,8 @@
 # Mechanical mutants of the kernels: each must be caught.
 #   mk/mutants.sh OUT SHARE [FILE…]
 # Builds one of SHARE mutants (1: all of them) of the FILEs (default: all kernels) into OUT, runs
-# `attest broken` on each, and prints those that survived. Needs build/attest. JOBS: processes.
+# `attest broken` on each, and prints those that survived. Needs build/attest. JOBS: processes; CASES:
+# random cases for each (default 500; of decode twice that).
 set -u
 cd "$(dirname "$0")/.."
 out=$1 share=$2
@@ -30,4 +31,4 @@ find "$out/edits" -name '*.edit' | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c '
         mv {} {}.unbuilt
     rm -rf "$folder/$name.src"'
 echo "not compiled, or not to be told apart in the text: $(find "$out/edits" -name '*.unbuilt' | wc -l)"
-build/attest broken --edits "$out/edits" --jobs "${JOBS:-$(nproc)}"
+build/attest broken --edits "$out/edits" --jobs "${JOBS:-$(nproc)}" --cases "${CASES:-500}"
