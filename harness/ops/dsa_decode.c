@@ -548,6 +548,12 @@ static void make_countable(struct case_line *c, struct rng *r)
 static void make_long_row(struct case_line *c, struct rng *r)
 {
     int64_t kpool = case_int(c, "kpool"), topk = rng_range(r, 2051, 5000) / kpool * kpool;
+    /* Lists are taken by blocks of threads: rows that end with one, and beside it. */
+    if (rng_one_in(r, 2)) {
+        kpool = 1;
+        topk = 256 * rng_range(r, 9, 18) + rng_range(r, -1, 1);
+        case_set_int(c, "kpool", 1);
+    }
     int64_t length = rng_range(r, topk * 3 / 4, topk * 5 / 4);
     case_set_int(c, "seqs", 1);
     case_set_int(c, "heads", rng_range(r, 1, 2));
