@@ -14,10 +14,10 @@ cd "$scratch/clone"
 commit() { git -c user.name=drill -c user.email=drill@localhost commit -qam "$1"; }
 for n in $(seq 1 30); do
     case $n in
-    22) # does not build, and is where bisection looks
+    23) # does not build, and is where bisection looks
         echo "this is not C;" >>harness/text.c
         commit "Change $n, which does not build" ;;
-    23)
+    24)
         sed -i '$d' harness/text.c
         commit "Change $n, which builds again" ;;
     26) # five commits back from the last
