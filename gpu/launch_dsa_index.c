@@ -179,18 +179,6 @@ static struct gpu_dsa_geometry topk_scalars(const struct gpu_dsa_topk_pools *arg
         .keys = UINT32_MAX, .pools = args->P, .select_k = args->select_k, .np2 = args->NP2};
 }
 
-static enum gpu_status check_np2(uint32_t np2, uint32_t select_k, struct gpu_report *report)
-{
-    if (np2 == 0 || (np2 & (np2 - 1)) != 0)
-        return gpu_refuse(report, "np2_power_of_two", "NP2 %" PRIu32 " is not a power of two", np2);
-    if (select_k > np2)
-        return gpu_refuse(report, "select_k_np2",
-                          "select_k %" PRIu32 " is above NP2 %" PRIu32
-                          ", the number of entries that are sorted",
-                          select_k, np2);
-    return GPU_OK;
-}
-
 static enum gpu_status check_pool_count(uint32_t pools, struct gpu_report *report)
 {
     if (pools > INT32_MAX)
@@ -221,8 +209,7 @@ enum gpu_status gpu_dsa_topk_pools_check(const struct gpu_dsa_topk_pools *args,
         {args->geom, "geom", 4 * GPU_DSA_GEOM_INTS, 4},
     };
 
-    if (check_np2(args->NP2, args->select_k, report) != GPU_OK ||
-        check_np2(now.np2, now.select_k, report) != GPU_OK ||
+    if (gpu_dsa_check_np2(args->NP2, args->select_k, report) != GPU_OK ||
         gpu_dsa_check_geom(args->host_geom, topk_scalars(args), report) != GPU_OK ||
         gpu_dsa_check_geom_rows(args->geom, args->host_geom, args->Q, report) != GPU_OK ||
         check_pool_count(args->P, report) != GPU_OK ||

@@ -107,6 +107,18 @@ static bool geom_inside(int32_t entry, uint32_t limit)
     return entry >= 0 && (uint32_t)entry <= limit;
 }
 
+enum gpu_status gpu_dsa_check_np2(int64_t np2, uint32_t select_k, struct gpu_report *report)
+{
+    if (np2 <= 0 || (np2 & (np2 - 1)) != 0)
+        return gpu_refuse(report, "np2_power_of_two", "NP2 %" PRId64 " is not a power of two", np2);
+    if (select_k > np2)
+        return gpu_refuse(report, "select_k_np2",
+                          "select_k %" PRIu32 " is above NP2 %" PRId64
+                          ", the number of entries that are sorted",
+                          select_k, np2);
+    return GPU_OK;
+}
+
 enum gpu_status gpu_dsa_check_geom(const int32_t *host_geom, struct gpu_dsa_geometry scalars,
                                    struct gpu_report *report)
 {
@@ -127,15 +139,7 @@ enum gpu_status gpu_dsa_check_geom(const int32_t *host_geom, struct gpu_dsa_geom
                           " is outside 0..select_k %" PRIu32,
                           host_geom[3], scalars.select_k);
     /* One vector serves the whole chain, so its NP2 must be right wherever it is passed. */
-    if (host_geom[4] <= 0 || (host_geom[4] & (host_geom[4] - 1)) != 0)
-        return gpu_refuse(report, "np2_power_of_two",
-                          "the geometry vector's NP2 %" PRId32 " is not a power of two",
-                          host_geom[4]);
-    if (host_geom[3] > host_geom[4])
-        return gpu_refuse(report, "select_k_np2",
-                          "the geometry vector's select_k %" PRId32 " is above its NP2 %" PRId32,
-                          host_geom[3], host_geom[4]);
-    return GPU_OK;
+    return gpu_dsa_check_np2(host_geom[4], (uint32_t)host_geom[3], report);
 }
 
 uint64_t gpu_dsa_address(const struct gpu_buffer *buffer)

@@ -46,6 +46,8 @@ enum gpu_status gpu_dsa_check_dim(uint32_t dim, struct gpu_report *report);
 
 /* Rule "first_key": inside [0, keys], with the scalar S; keys itself means that none is valid. A
  * geometry vector may end before first_key, which leaves every slot invalid. */
+/* Of the scalars or of a geometry vector, where it may be negative. */
+enum gpu_status gpu_dsa_check_np2(int64_t np2, uint32_t select_k, struct gpu_report *report);
 enum gpu_status gpu_dsa_check_first_key(int32_t first_key, uint32_t keys,
                                         struct gpu_report *report);
 

@@ -252,8 +252,7 @@ static bool certify_selection(const struct captured *c, const struct instance *i
         return true;
     struct expected *selected = &e[instance_index(in, "selected")];
     uint32_t rows = c->item.c.op->certify(&c->item.c, in, selected);
-    selected->select_k = malloc(((size_t)rows + 1) * sizeof *selected->select_k);
-    if (!rows || !selected->select_k) return error_text(error, error_size, "no memory");
+    if (!rows) return error_text(error, error_size, "no memory");
     if (rows != t->shape[0])
         return error_text(error, error_size,
                           "%s: got.selected has %" PRIu64 " rows, the case's geometry has %" PRIu32,

@@ -82,7 +82,7 @@ struct op {
                    const struct ref_error_model *model, const uint8_t *const *got,
                    struct expected *e);
     /* A scorer's, to judge a selection whose scores were not captured: fills e's select_value,
-     * select_bound, select_stride and select_n with what any right scorer of its kind may have
+     * select_bound and select_n with what any right scorer of its kind may have
      * selected from. The number of rows; 0 when memory is short. NULL: no scorer. */
     uint32_t (*certify)(const struct case_line *c, const struct instance *in, struct expected *e);
 };

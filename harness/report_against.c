@@ -168,6 +168,13 @@ static void compare_broken(struct against *a, const cJSON *before)
     }
 }
 
+static void compare_share(struct against *a, const cJSON *before, const cJSON *now,
+                          const char *part, const char *whole, const char *what)
+{
+    double was = share(before, part, whole), is = share(now, part, whole);
+    if (is < was) add_numbers(a, true, text(before, "file"), what, was, is);
+}
+
 static void compare_file(struct against *a, const cJSON *before)
 {
     const cJSON *now = find_like(get(a->now, "coverage"), before, "file", NULL);
@@ -175,13 +182,9 @@ static void compare_file(struct against *a, const cJSON *before)
         gone(a, text(before, "file"), "line coverage measured");
         return;
     }
-    double was = share(before, "covered", "lines"), is = share(now, "covered", "lines");
-    if (is < was)
-        add_numbers(a, true, text(before, "file"), "smaller share of lines covered", was, is);
-    if (!get(before, "branches")) return;
-    was = share(before, "taken", "branches"), is = share(now, "taken", "branches");
-    if (is < was)
-        add_numbers(a, true, text(before, "file"), "smaller share of branches taken", was, is);
+    compare_share(a, before, now, "covered", "lines", "smaller share of lines covered");
+    if (get(before, "branches"))
+        compare_share(a, before, now, "taken", "branches", "smaller share of branches taken");
 }
 
 /* Times vary, so a longer one is worth knowing and no failure. */

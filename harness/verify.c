@@ -209,6 +209,17 @@ bool expected_alloc(const struct instance *in, struct expected *e)
     return true;
 }
 
+bool expected_alloc_select(struct expected *e, uint64_t rows, uint64_t stride)
+{
+    uint64_t cells = rows * stride + 1;
+    e->select_stride = stride;
+    e->select_value = calloc(cells, sizeof *e->select_value);
+    e->select_bound = calloc(cells, sizeof *e->select_bound);
+    e->select_n = calloc(rows + 1, sizeof *e->select_n);
+    e->select_k = calloc(rows + 1, sizeof *e->select_k);
+    return e->select_value && e->select_bound && e->select_n && e->select_k;
+}
+
 void expected_free(struct expected *e)
 {
     for (uint32_t i = 0; i < INSTANCE_TENSORS_MAX; i++) {

@@ -40,6 +40,8 @@ bool verify_judge(const struct instance *in, const struct outputs *out, const st
                   const char *label, struct result *result);
 /* Arrays for what a right kernel must produce, by tensor (INSTANCE_TENSORS_MAX of them). */
 bool expected_alloc(const struct instance *in, struct expected *e);
+/* The arrays of a certificate (CONTRACT_SELECT), zeroed: `rows` rows of `stride` items. */
+bool expected_alloc_select(struct expected *e, uint64_t rows, uint64_t stride);
 void expected_free(struct expected *e);
 /* The refusal check alone, without building anything: for very many geometries. */
 bool verify_refusal_agrees(const struct case_line *c, bool *refused, char *rule, size_t rule_size,

@@ -1,8 +1,7 @@
 #!/bin/sh
 # Fuzzes broken kernels, each from an empty corpus on one core, until it is found:
 #   mk/fuzz-planted.sh BUILD_DIR SECONDS [NAME…]      default: all of kernels/broken
-# A line for each: kernel, operation, executions, seconds, the check that found it. A missing barrier
-# that no schedule shows is left to the traced module, with `attest fuzz` (counted in cases).
+# A line for each: kernel, operation, executions, seconds, the check that found it.
 # Exit code 1 if one was not found. BUILD_DIR is one made with CONFIG=fuzz. JOBS: kernels at a time.
 set -u
 cd "$(dirname "$0")/.."
@@ -29,19 +28,6 @@ with_coverage() { # name op family: 0 if found
         "$(grep -a -A1 '^FAIL' "$folder/log" | sed -n 's/^  check //p' | head -n 1)"
 }
 
-traced() { # name op: with attest fuzz and the instrumented module
-    folder=$build/planted/$1
-    module=build/release/broken/$1.so
-    [ -e "$module" ] && [ -x build/release/attest ] || return 1
-    start=$(date +%s.%N)
-    build/release/attest fuzz "$2" --module "$module" --budget "$seconds" --jobs 1 --json \
-        --findings "$folder/findings" >"$folder/traced.json" 2>"$folder/traced.log"
-    [ $? = 1 ] || return 1
-    took=$(elapsed "$start")
-    row "$1" "$2" "$(sed -n 's/.*"cases": *\([0-9]*\).*/\1/p' "$folder/traced.json" | tail -n 1)" \
-        "$took" "$(sed -n 's/.*"check": *"\([^"]*\)".*/\1/p' "$folder/traced.json" | head -n 1) (attest fuzz)"
-}
-
 one() { # name
     edit=kernels/broken/$1.edit
     folder=$build/planted/$1
@@ -52,7 +38,6 @@ one() { # name
     case $op in qsa_* | paged_*) family=qsa ;; *) family=dsa ;; esac
     mk/simt-module.sh --asan --fuzz "$folder"/src/*.cu "$folder/$module.so" || return 3
     with_coverage "$1" "$op" $family && return
-    if grep -q '^kind: RACE' "$edit" && traced "$1" "$op"; then return; fi
     row "$1" "$op" "${runs:-?}" "$took" "NOT found"
     return 1
 }

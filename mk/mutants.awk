@@ -30,13 +30,12 @@ function name_after(i,    all) {
     return all
 }
 function emit(n, at, length_, replacement, what,    file, line, op) {
-    op = shared != "" ? shared_op : holder_of(n)
+    op = shared_op != "" ? shared_op : holder_of(n)
     if (op == "") return
     line = substr(text[n], 1, at - 1) replacement substr(text[n], at + length_)
     file = sprintf("%s/%s_%d_%d.edit", out, stem, n, ++count[n])
     printf "op: %s\nkind: MUTANT\nbug: %s:%d: %s\n", op, name, n, what >file
-    if (shared != "" && shared != "-") printf "only: %s\n", shared >file
-    else if (shared == "" && name ~ /\.cuh$/) printf "only: %s\n", name >file
+    if (only != "") printf "only: %s\n", only >file
     printf "file: %s\n<<<<\n%s\n%s\n%s\n====\n%s\n%s\n%s\n>>>>\n", name, text[n - 1], text[n],
         text[n + 1], text[n - 1], line, text[n + 1] >file
     close(file)
@@ -66,14 +65,11 @@ function constants(n, code,    from, at, word, value, before, wide) {
     }
 }
 END {
-    # Headers without an entry point, by one that uses them.
-    if (name == "det_math.cuh" || name == "formats.cuh") shared_op = "glm5next_dsa_mla_decode_fp8"
-    if (name == "mma.cuh") { shared_op = "qsa_score_rows_tc"; shared = "qsa_score_tc.cuh" }
-    if (name == "rotation.cuh") { shared_op = "qsa_qprep_rows"; shared = "qsa_prep.cuh" }
-    if (name == "det_math.cuh" || name == "formats.cuh") {
-        # The decode is a module of its own.
-        shared = "-"
-    }
+    only = name ~ /\.cuh$/ ? name : ""
+    # Headers without an entry point, by an operation that uses them; decode is a module of its own.
+    if (name == "det_math.cuh" || name == "formats.cuh") { shared_op = "glm5next_dsa_mla_decode_fp8"; only = "" }
+    if (name == "mma.cuh") { shared_op = "qsa_score_rows_tc"; only = "qsa_score_tc.cuh" }
+    if (name == "rotation.cuh") { shared_op = "qsa_qprep_rows"; only = "qsa_prep.cuh" }
     for (n = 1; n < lines; n++) {
         code = text[n]
         if (comment) { if (code ~ /\*\//) comment = 0; continue }

@@ -12,8 +12,9 @@
 #   sanitizers  a small verify of the build with AddressSanitizer and UndefinedBehaviorSanitizer
 #   fuzz        every fuzz target
 #   report      the tolerance report, against the baseline if there is one
-# Environment: SEED (1), QUICK_CASES (4800) and CASES (200, random cases an operation in the full tier),
-# SHARD (0/1: which part of verify), FUZZ_TIME (600 s a target), BASELINE (reports/baseline.json), DATE (of the last commit), JOBS.
+# Environment: SEED (1), QUICK_CASES (4800) and CASES (200, random cases an operation in the full
+# tier), SHARD (0/1: which part of verify), FUZZ_TIME (600 s a target), BASELINE
+# (reports/baseline.json), DATE (of the last commit), JOBS.
 # Exit: 0 all fine, 1 something is wrong, 3 only infrastructure failed.
 # shellcheck disable=SC2317  # the steps are called by name
 set -u
@@ -21,7 +22,8 @@ cd "$(dirname "$0")/.." || exit 3
 out=${1:-build/nightly}
 [ $# -gt 0 ] && shift
 [ $# -gt 0 ] || set -- verify broken corpora sanitizers fuzz report
-seed=${SEED:-1} quick_cases=${QUICK_CASES:-4800} cases=${CASES:-200} shard=${SHARD:-0/1} fuzz_time=${FUZZ_TIME:-600}
+seed=${SEED:-1} quick_cases=${QUICK_CASES:-4800} cases=${CASES:-200}
+shard=${SHARD:-0/1} fuzz_time=${FUZZ_TIME:-600}
 baseline=${BASELINE:-reports/baseline.json} jobs=${JOBS:-$(nproc)}
 date=${DATE:-$(git log -1 --format=%cs)}
 attest=build/release/attest

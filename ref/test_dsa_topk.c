@@ -203,8 +203,7 @@ Test(dsa_topk, expand_before_the_first_key_and_without_tail)
 }
 
 /* Whatever the rows say, ids are below S: pools that do not exist, tokens beyond the length, a
- * first_key behind the first valid token. */
-/* Ids stay in range also where the predicate would refuse what is given. */
+ * first_key behind the first valid token, which the predicate refuses once it sees the data. */
 Test(dsa_topk, expand_drops_what_is_not_there)
 {
     static struct expansion t;
@@ -225,6 +224,7 @@ Test(dsa_topk, expand_drops_what_is_not_there)
     t.valid[0] = 0;
     ref_dsa_expand_selection(&t.g, t.out);
     for (int i = 0; i < WIDTH; i++) cr_assert_eq(t.out[2 * WIDTH + i], -1);
+    cr_assert_eq(t.out[Q * WIDTH], 77);
 }
 
 Test(dsa_topk, expand_with_geom)

@@ -153,7 +153,6 @@ Test(simt_module, passes_the_compilers_words_on)
     close_workspace(&w);
 }
 
-/* A header beside the source is found, and make learns of it. */
 /* Coverage needs the rewritten source that it speaks of, and counters that outlive the worker. */
 Test(simt_module, coverage_keeps_its_source_and_has_counters)
 {
@@ -173,6 +172,7 @@ Test(simt_module, coverage_keeps_its_source_and_has_counters)
     close_workspace(&w);
 }
 
+/* A header beside the source is found, and make learns of it. */
 Test(simt_module, writes_dependencies)
 {
     struct workspace w;

@@ -384,7 +384,8 @@ static inline void check_aligned(uintptr_t address, uint64_t bytes, enum access_
                                  uintptr_t site)
 {
     check(address, bytes, kind, site);
-    if (address % (bytes < 8 ? bytes : 8) != 0 && simt_run.in_fiber) fail_alignment(address, bytes, kind, site);
+    if (address % (bytes < 8 ? bytes : 8) != 0 && simt_run.in_fiber)
+        fail_alignment(address, bytes, kind, site);
 }
 
 #define SITE ((uintptr_t)__builtin_return_address(0))

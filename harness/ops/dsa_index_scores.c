@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/ops/dsa_common.h"
+#include "harness/verify.h"
 
 enum { STREAM_Q = 1, STREAM_KEY = 2, STREAM_WEIGHT = 3, STREAM_DROP = 4 };
 
@@ -302,12 +303,7 @@ static uint32_t certify(const struct case_line *c, const struct instance *in, st
     struct dsa_extent extent = extent_of(c);
     struct ref_dsa_index_scores g;
     ref_args(c, &extent, in, &g);
-    uint64_t n = (uint64_t)g.Q * g.P;
-    e->select_stride = g.P;
-    e->select_value = calloc(n + 1, sizeof *e->select_value);
-    e->select_bound = calloc(n + 1, sizeof *e->select_bound);
-    e->select_n = calloc((uint64_t)g.Q + 1, sizeof *e->select_n);
-    if (!e->select_value || !e->select_bound || !e->select_n) return 0;
+    if (!expected_alloc_select(e, g.Q, g.P)) return 0;
     ref_dsa_index_scores_bound(&g, e->select_value, e->select_bound);
     for (uint32_t row = 0; row < g.Q; row++) e->select_n[row] = extent.pools;
     return g.Q;

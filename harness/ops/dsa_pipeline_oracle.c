@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/ops/dsa_pipeline.h"
+#include "harness/verify.h"
 
 static const int32_t *geom_of(const struct dsa_pipeline *p)
 {
@@ -215,15 +216,10 @@ static bool certify(struct judge *j, const struct ref_dsa_index_scores *judged)
 {
     struct ref_dsa_index_scores g = *judged;
     struct expected *e = &j->e[instance_index(j->in, "certified")];
-    uint64_t pools = j->p.extent.pools, stride = g.P, cells = (uint64_t)g.Q * stride + 1;
+    uint64_t pools = j->p.extent.pools, stride = g.P;
     const uint8_t *candidate = expected_of(j, "valid_cand");
     double *c = malloc(((uint64_t)g.D + 1) * sizeof *c);
-    e->select_value = malloc(cells * sizeof *e->select_value);
-    e->select_bound = malloc(cells * sizeof *e->select_bound);
-    e->select_n = malloc(((uint64_t)g.Q + 1) * sizeof *e->select_n);
-    e->select_k = malloc(((uint64_t)g.Q + 1) * sizeof *e->select_k);
-    e->select_stride = stride;
-    bool fine = c && e->select_value && e->select_bound && e->select_n && e->select_k;
+    bool fine = expected_alloc_select(e, g.Q, stride) && c;
     if (fine) {
         g.pool_keys = j->near_keys;
         ref_dsa_index_scores_bound(&g, e->select_value, e->select_bound);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "harness/ops/qsa_pipeline.h"
+#include "harness/verify.h"
 
 static void ref_pool(const struct qsa_pipeline *p, const struct instance *in,
                      struct ref_qsa_block_pool *g)
@@ -164,16 +165,10 @@ static void certify(const struct qsa_judge *j)
 {
     struct ref_qsa_score_rows g;
     struct expected *e = &j->e[instance_index(j->in, "selection")];
-    uint64_t n = (uint64_t)j->p.rows * j->p.blocks;
     ref_scores(&j->p, &g);
     g.q = qsa_judge_exact(j, "q_index");
     g.block_keys = qsa_judge_exact(j, "block_keys");
-    e->select_stride = j->p.blocks;
-    e->select_value = calloc(n + 1, sizeof *e->select_value);
-    e->select_bound = calloc(n + 1, sizeof *e->select_bound);
-    e->select_n = calloc(j->p.rows + 1, sizeof *e->select_n);
-    e->select_k = calloc(j->p.rows + 1, sizeof *e->select_k);
-    if (!e->select_value || !e->select_bound || !e->select_n || !e->select_k) {
+    if (!expected_alloc_select(e, j->p.rows, j->p.blocks)) {
         fail_outputs(j);
         return;
     }

@@ -1,6 +1,6 @@
 #include "harness/ops/qsa_scores.h"
 
-#include <stdlib.h>
+#include "harness/verify.h"
 
 enum { STREAM_Q = 1, STREAM_K = 2 };
 
@@ -180,12 +180,7 @@ uint32_t qsa_scores_certify(const struct case_line *c, const struct instance *in
 {
     struct ref_qsa_score_rows g;
     qsa_scores_ref_args(c, in, &g);
-    uint64_t n = (uint64_t)g.rows * g.n_blocks_max;
-    e->select_stride = g.n_blocks_max;
-    e->select_value = calloc(n + 1, sizeof *e->select_value);
-    e->select_bound = calloc(n + 1, sizeof *e->select_bound);
-    e->select_n = calloc((uint64_t)g.rows + 1, sizeof *e->select_n);
-    if (!e->select_value || !e->select_bound || !e->select_n) return 0;
+    if (!expected_alloc_select(e, g.rows, g.n_blocks_max)) return 0;
     ref_qsa_score_rows_bound(&g, scorer, e->select_value, e->select_bound);
     for (uint32_t row = 0; row < g.rows; row++) {
         uint64_t complete = qsa_complete((uint64_t)g.first_pos + row, g.ratio);
