@@ -278,7 +278,8 @@ int command_broken(int argc, char **argv)
     if (!t.items || !load_trials(&t, o.edits ? o.edits : "kernels/broken")) return EXIT_INFRA;
     if (!o.quiet && !o.json)
         printf("%-34s %-7s %-8s %-28s %6s %7s\n", "kernel", "kind", "", "check", "cases", "seconds");
-    struct pool_config config = {o.jobs, o.timeout_s, try_kernel, keep, NULL, &t, NULL};
+    struct pool_config config = {.workers = o.jobs, .timeout_s = o.timeout_s, .work = try_kernel,
+                                 .done = keep, .shared = &t};
     if (!pool_run(&config, t.count, error, sizeof error)) {
         fprintf(stderr, "attest: %s\n", error);
         return EXIT_INFRA;

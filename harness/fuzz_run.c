@@ -309,7 +309,8 @@ int fuzz_run(const struct fuzz_plan *plan, struct fuzz_state *state)
     while (fine && !interrupted && now() < run.end) {
         enough = interrupted;
         fine = draw_round(&run);
-        struct pool_config config = {o->jobs, o->timeout_s, work, done, tick, &run, &enough};
+        struct pool_config config = {.workers = o->jobs, .timeout_s = o->timeout_s, .work = work,
+                                     .done = done, .tick = tick, .shared = &run, .stop = &enough};
         if (!fine) snprintf(error, sizeof error, "out of memory");
         fine = fine && pool_run(&config, run.n_slots, error, sizeof error);
         if (!fine) fprintf(stderr, "attest: %s\n", error);

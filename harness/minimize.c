@@ -265,7 +265,8 @@ static void keep(void *shared, uint64_t index, const struct result *r)
 static bool run_candidates(struct search *s, const struct minimize_options *o, uint32_t n,
                            char *error, uint32_t error_size)
 {
-    struct pool_config config = {o->jobs, o->timeout_s, try_one, keep, NULL, s, o->stop};
+    struct pool_config config = {.workers = o->jobs, .timeout_s = o->timeout_s, .work = try_one,
+                                 .done = keep, .shared = s, .stop = o->stop};
     /* A trial that a stop leaves out must not count as one of the step before. */
     for (uint32_t i = 0; i < n; i++) s->results[s->first + i].verdict = VERDICT_ERROR;
     return pool_run(&config, n, error, error_size);

@@ -12,7 +12,7 @@ enum option_id {
     OPT_CASES = 256, OPT_GEOMETRIES, OPT_SEED, OPT_JOBS, OPT_REPEATS, OPT_SHARD, OPT_TIER,
     OPT_TIMEOUT, OPT_WATCHDOG, OPT_JSON, OPT_NO_TRACE, OPT_NO_RELATIONS, OPT_QUIET, OPT_BACKEND,
     OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL, OPT_MINIMIZE, OPT_BUDGET,
-    OPT_STATE, OPT_FINDINGS, OPT_EDITS
+    OPT_STATE, OPT_FINDINGS, OPT_EDITS, OPT_PROCESSES
 };
 
 static const struct {
@@ -21,7 +21,9 @@ static const struct {
 } table[] = {
     {OPT_CASES, "cases", "N", "random cases an operation (default 500; decode twice that)"},
     {OPT_SEED, "seed", "S", "seed of the choice of cases and of their data (default 1)"},
-    {OPT_JOBS, "jobs", "N", "worker processes (default: one a core)"},
+    {OPT_JOBS, "jobs", "N", "cases in work at a time (default: one a core)"},
+    {OPT_PROCESSES, "processes", "N",
+     "processes that share the cases in work on a GPU (default 1; CPU: always one each)"},
     {OPT_BACKEND, "backend", "NAME", "simt (on the CPU, default) or cuda"},
     {OPT_TIER, "tier", "NAME", "quick (default) or full: larger geometries"},
     {OPT_JSON, "json", NULL, "one JSON object a case on standard output, no table"},
@@ -154,6 +156,10 @@ static bool apply(enum option_id id, const char *text, struct options *o)
         if (!number("jobs", text, 1, 1024, &value)) return false;
         o->jobs = (uint32_t)value;
         return true;
+    case OPT_PROCESSES:
+        if (!number("processes", text, 1, 1024, &value)) return false;
+        o->processes = (uint32_t)value;
+        return true;
     case OPT_REPEATS:
         if (!number("repeats", text, 0, 10000, &value)) return false;
         o->repeats = (uint32_t)value;
@@ -202,6 +208,7 @@ static void set_defaults(struct options *o)
     o->geometries = 10000;
     o->seed = 1;
     o->jobs = cores > 0 && cores < 1024 ? (uint32_t)cores : 2;
+    o->processes = 1;
     o->shards = 1;
     o->watchdog_ms = 20000;
     o->timeout_s = 120;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "harness/pool.h"
+#include "harness/run.h"
 #include "harness/session_json.h"
 #include "harness/summary.h"
 
@@ -18,7 +19,7 @@ enum { FAILURES_SHOWN = 12, TRACE_EVERY = 3 };
 struct session {
     const struct plan *plan;
     const struct options *options;
-    struct verify_context context; /* copied into each worker at fork */
+    struct verify_context context; /* copied into each worker */
     struct summary summary;
     uint64_t jobs, finished, shown, hidden;
     double start;
@@ -62,34 +63,49 @@ static void sweep(const struct plan *plan, const struct job *job, struct result 
     }
 }
 
+/* A worker's own: workers may be threads of one process. */
+struct work_state {
+    struct verify_context context;
+    struct case_line c;
+};
+
+static bool make_state(const struct session *s, void **state, struct result *r)
+{
+    struct work_state *w = *state;
+    if (w) return true;
+    *state = w = malloc(sizeof *w);
+    if (!w) return result_fail(r, VERDICT_ERROR, "memory", "  no memory for a worker\n");
+    w->context = s->context;
+    return true;
+}
+
 static bool work(void *shared, void **state, uint64_t index, struct result *r)
 {
-    struct session *s = shared;
+    const struct session *s = shared;
     struct job job = plan_job(s->plan, index);
-    static struct case_line c;
     char error[512];
-    if (!*state) *state = &s->context; /* the worker's own copy since the fork */
     if (job.kind == JOB_SWEEP) {
         sweep(s->plan, &job, r);
         return true;
     }
-    if (!plan_case(s->plan, &job, &c, error, sizeof error)) {
-        r->verdict = VERDICT_ERROR;
-        snprintf(r->check, sizeof r->check, "case");
-        snprintf(r->text, sizeof r->text, "  %s\n", error);
+    if (!make_state(s, state, r)) return true;
+    struct work_state *w = *state;
+    if (!plan_case(s->plan, &job, &w->c, error, sizeof error)) {
+        result_fail(r, VERDICT_ERROR, "case", "  %s\n", error);
         return true;
     }
-    s->context.trace = !s->options->no_trace && s->context.backend == &gpu_backend_simt &&
+    w->context.trace = !s->options->no_trace && s->context.backend == &gpu_backend_simt &&
                        (s->plan->texts || job.index % TRACE_EVERY == 0);
     const struct captured_item *item =
         s->plan->items && !job.op ? s->plan->items[job.index] : NULL;
-    if (item) captured_verify(&s->context, item, r);
+    if (item) captured_verify(&w->context, item, r);
     else
-        verify_case(&s->context, &c, r);
-    /* A device context that saw a fault is lost: end this process, the next one starts afresh. */
-    bool lost = s->context.backend == &gpu_backend_cuda &&
-                (r->verdict == VERDICT_FAIL || r->verdict == VERDICT_ERROR);
-    return !lost;
+        verify_case(&w->context, &w->c, r);
+    /* A device context that saw a fault is lost, and a wrong kernel may have written into memory
+     * that the next case gets: end this process, the next one starts afresh. */
+    bool spoilt = s->context.backend == &gpu_backend_cuda &&
+                  (r->verdict == VERDICT_FAIL || r->verdict == VERDICT_ERROR);
+    return !spoilt;
 }
 
 static void case_text(const struct session *s, const struct job *job, char *text, size_t size)
@@ -275,7 +291,9 @@ int session_run(const struct plan *plan, const struct options *o, const char *co
     session_json_date(s.date, sizeof s.date);
     plan_summary(&s);
     signal(SIGINT, on_interrupt);
-    struct pool_config config = {o->jobs, o->timeout_s, work, done, tick, &s, &interrupted};
+    struct pool_config config = {.workers = o->jobs, .timeout_s = o->timeout_s, .work = work,
+                                 .done = done, .tick = tick, .shared = &s, .stop = &interrupted};
+    if (s.context.backend == &gpu_backend_cuda) config.processes = o->processes;
     if (!pool_run(&config, s.jobs, error, sizeof error)) {
         fprintf(stderr, "attest: %s\n", error);
         return EXIT_INFRA;

@@ -225,7 +225,7 @@ static bool same_row(const struct kept_row *k, const struct field *f, uint64_t r
 
 void field_row_store(const struct field *f, uint64_t row, enum dtype dtype, void *out)
 {
-    static struct kept_row kept[KEPT_ROWS];
+    static _Thread_local struct kept_row kept[KEPT_ROWS];
     uint64_t hash = (row * 0x9e3779b97f4a7c15u) ^ (f->stream * UINT64_C(0xc2b2ae3d27d4eb4f));
     struct kept_row *k = &kept[hash >> 53];
     size_t bytes = (size_t)f->cols * dtype_bytes(dtype);

@@ -146,7 +146,7 @@ static bool differs_with(struct verify_context *x, const struct case_line *c,
                          const struct outputs *base)
 {
     struct outputs again;
-    static struct result scratch;
+    static _Thread_local struct result scratch;
     uint64_t count, first;
     memset(&scratch, 0, sizeof scratch);
     if (!run_instance(x, c, in, o, &again, &scratch)) return false;

@@ -1,7 +1,9 @@
 /* The CUDA backend: what a caller may want beyond the table in gpu/gpu.h.
  *
- * Process rules. One device is open per process at a time, on one thread. A process that forks
- * after opening must not use the backend in the child (open there says "forked"): fork first.
+ * Process rules. A device belongs to the thread that opens it, one a thread at a time. Devices of
+ * several threads share the process's context: each has a stream, modules and memory of its own,
+ * and a fault in one loses all of them. A process that forks after opening must not use the backend
+ * in the child (open there says "forked"): fork first.
  *
  * Fences. Every buffer lies flush against an unmapped neighbour on the side its descriptor asks
  * for, as near as its alignment allows, so that an access past that side faults. The rest of the

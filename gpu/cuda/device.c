@@ -10,8 +10,9 @@
 #define POOL_MOST_BYTES (1ull << 30)
 
 /* The driver keeps one state a process, and that state does not survive a fork. */
-static bool is_open;
-static pid_t initialised_in;
+static _Atomic pid_t initialised_in;
+/* Threads that open the device share its context and nothing else. */
+static _Thread_local bool is_open;
 
 enum gpu_status gpu_cuda_fail(struct gpu_report *report, const char *rule, const char *format, ...)
 {
@@ -157,7 +158,9 @@ static enum gpu_status make_memory(struct gpu_cuda_device *d, struct gpu_report 
     d->checks.ops = gpu_cuda_pinned_make(d, table_bytes);
     d->results = gpu_cuda_pinned_make(d, GPU_CUDA_TABLE_OPS * sizeof *d->results);
     d->stage = gpu_cuda_pinned_make(d, GPU_CUDA_STAGE_BYTES);
-    if (!d->copies.ops || !d->fills.ops || !d->checks.ops || !d->results || !d->stage)
+    d->reached = gpu_cuda_pinned_make(d, sizeof *d->reached);
+    if (!d->copies.ops || !d->fills.ops || !d->checks.ops || !d->results || !d->stage ||
+        !d->reached)
         return gpu_cuda_fail(report, "out-of-memory", "the driver gives no pinned host memory");
     cu_result rc = d->api.reserve(&empty, 2 * GPU_CUDA_GUARD_BYTES, d->granule, 0, 0);
     if (rc == CU_OK) d->empty_address = empty + GPU_CUDA_GUARD_BYTES;
@@ -193,7 +196,7 @@ static enum gpu_status cuda_open(struct gpu_device **device, const struct gpu_op
 
     *device = NULL;
     if (is_open)
-        return gpu_cuda_fail(report, "already-open", "this process has the CUDA device open");
+        return gpu_cuda_fail(report, "already-open", "this thread has the CUDA device open");
     if (initialised_in && initialised_in != getpid())
         return gpu_cuda_fail(report, "forked",
                              "the CUDA driver was initialised in the parent of this process; "

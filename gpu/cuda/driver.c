@@ -1,11 +1,13 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 static gpu_cuda_lookup override_lookup;
 static void *library;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 void gpu_cuda_driver_override(gpu_cuda_lookup lookup)
 {
@@ -63,7 +65,9 @@ enum gpu_status gpu_cuda_driver_load(struct gpu_cuda_driver *driver, struct gpu_
 
     memset(driver, 0, sizeof *driver);
     if (!override_lookup) {
+        pthread_mutex_lock(&opening);
         enum gpu_status status = open_library(report);
+        pthread_mutex_unlock(&opening);
         if (status != GPU_OK) return status;
     }
     GPU_CUDA_REQUIRED(RESOLVE)

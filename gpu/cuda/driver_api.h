@@ -192,7 +192,9 @@ struct cu_access_desc { /* CUmemAccessDesc */
     X(functions, cuModuleEnumerateFunctions,                                         \
       (cu_function * functions, unsigned count, cu_module module))                   \
     X(function_name, cuFuncGetName, (const char **name, cu_function function))       \
-    X(function_load, cuFuncLoad, (cu_function function))
+    X(function_load, cuFuncLoad, (cu_function function))                             \
+    X(write_word, cuStreamWriteValue32_v2,                                           \
+      (cu_stream stream, cu_address address, uint32_t value, unsigned flags))
 
 #define GPU_CUDA_FIELD(field, symbol, parameters) cu_result(*field) parameters;
 struct gpu_cuda_driver {

@@ -140,6 +140,10 @@ struct gpu_cuda_device {
     struct gpu_cuda_table copies, fills, checks;
     uint64_t *results; /* pinned, one a check */
     bool in_flight;    /* something was enqueued since the last wait */
+    /* Pinned: the last wait that the stream has reached, written by the device. To look at it takes
+     * no lock of the driver, which threads that share a context would fight over. */
+    volatile uint32_t *reached;
+    uint32_t waits;
     uint8_t *stage;    /* pinned */
     uint64_t stage_used;
 

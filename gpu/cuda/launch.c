@@ -126,12 +126,26 @@ static void forget_launched(struct gpu_cuda_table *table)
     if (table->start == table->n) table->start = table->n = 0;
 }
 
+/* Asks the stream for a sign, and waits for it as long as a small case takes. A fault gives none:
+ * the stream itself tells then, as it does where the driver cannot give signs. */
+static void wait_for_sign(struct gpu_cuda_device *d, uint64_t start)
+{
+    uint32_t ticket = d->waits + 1;
+
+    if (!d->api.write_word || d->mode != GPU_CUDA_RUNNING ||
+        d->api.write_word(d->stream, (cu_address)(uintptr_t)d->reached, ticket, 0) != CU_OK)
+        return;
+    d->waits = ticket;
+    while (*d->reached != ticket && now_ns() - start < SPIN_NS) sched_yield();
+}
+
 enum gpu_status gpu_cuda_wait(struct gpu_cuda_device *d, struct gpu_report *report)
 {
     uint32_t ms = d->options.watchdog_ms ? d->options.watchdog_ms : DEFAULT_WATCHDOG_MS;
     uint64_t start = now_ns(), limit = (uint64_t)ms * 1000000u, waited = 0;
     cu_result rc;
 
+    wait_for_sign(d, start);
     while ((rc = d->api.stream_query(d->stream)) == CU_NOT_READY) {
         waited = now_ns() - start;
         if (waited > limit) return hang(d, limit, report);

@@ -348,6 +348,17 @@ cu_result fake_cuStreamQuery(cu_stream stream)
     return fake_cuda_in_flight ? CU_NOT_READY : CU_OK;
 }
 
+/* Never arrives behind a kernel that is still running: the caller has to ask the stream itself. */
+cu_result fake_cuStreamWriteValue32_v2(cu_stream stream, cu_address address, uint32_t value,
+                                       unsigned flags)
+{
+    (void)stream;
+    ENTER();
+    if (flags) return CU_INVALID_VALUE;
+    if (now_ns() >= busy_until) *(uint32_t *)(uintptr_t)address = value;
+    return CU_OK;
+}
+
 cu_result fake_cuEventCreate(cu_event *event, unsigned flags)
 {
     ENTER();
