@@ -11,34 +11,33 @@ void random_block(uint64_t seed, uint32_t stream, uint64_t index, uint32_t out[4
 }
 
 enum { LANES = 8 };
+/* 32-bit numbers in 64-bit lanes, where their products fit. */
+typedef uint64_t lanes __attribute__((vector_size(8 * LANES)));
 
-/* Philox4x32-10 on LANES consecutive counters side by side, in loops that become vector code. */
+/* Philox4x32-10 on LANES consecutive counters side by side. */
 static void philox_lanes(uint64_t seed, uint32_t stream, uint64_t first, uint32_t *out)
 {
-    uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES];
+    const lanes low = (lanes){0} + UINT32_MAX;
+    lanes c0, c1, c2 = (lanes){0} + stream, c3 = {0};
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int i = 0; i < LANES; i++) {
         c0[i] = (uint32_t)(first + (uint64_t)i);
-        c1[i] = (uint32_t)((first + (uint64_t)i) >> 32);
-        c2[i] = stream;
-        c3[i] = 0;
+        c1[i] = (first + (uint64_t)i) >> 32;
     }
     for (int round = 0; round < 10; round++) {
-        for (int i = 0; i < LANES; i++) {
-            uint64_t a = (uint64_t)PHILOX_M4x32_0 * c0[i], b = (uint64_t)PHILOX_M4x32_1 * c2[i];
-            c0[i] = (uint32_t)(b >> 32) ^ c1[i] ^ k0;
-            c1[i] = (uint32_t)b;
-            c2[i] = (uint32_t)(a >> 32) ^ c3[i] ^ k1;
-            c3[i] = (uint32_t)a;
-        }
+        lanes a = (c0 & low) * PHILOX_M4x32_0, b = (c2 & low) * PHILOX_M4x32_1;
+        c0 = (b >> 32) ^ c1 ^ k0;
+        c1 = b & low;
+        c2 = (a >> 32) ^ c3 ^ k1;
+        c3 = a & low;
         k0 += PHILOX_W32_0;
         k1 += PHILOX_W32_1;
     }
     for (int i = 0; i < LANES; i++) {
-        out[4 * i] = c0[i];
-        out[4 * i + 1] = c1[i];
-        out[4 * i + 2] = c2[i];
-        out[4 * i + 3] = c3[i];
+        out[4 * i] = (uint32_t)c0[i];
+        out[4 * i + 1] = (uint32_t)c1[i];
+        out[4 * i + 2] = (uint32_t)c2[i];
+        out[4 * i + 3] = (uint32_t)c3[i];
     }
 }
 
@@ -68,13 +67,25 @@ uint32_t random_u32(uint64_t seed, uint32_t stream, uint64_t index)
     return last.words[index % 4];
 }
 
-double random_normal_from(uint32_t word)
+/* Without branches, and from signed integers only: the loop below becomes vector code. */
+static inline double normal_from(uint32_t word)
 {
-    int32_t sum = (int32_t)(word & 255) + (int32_t)(word >> 8 & 255) + (int32_t)(word >> 16 & 255) +
-                  (int32_t)(word >> 24);
-    double fraction = (double)(uint32_t)(word * 2654435761u) * 0x1p-32 - 0.5;
+    uint32_t pairs = (word & 0xff00ff) + (word >> 8 & 0xff00ff);
+    int32_t sum = (int32_t)((pairs & 0xffff) + (pairs >> 16));
+    /* (x - 2^31)*2^-32 is x*2^-32 - 1/2: the fraction, from -1/2. */
+    double fraction = (double)(int32_t)(word * 2654435761u ^ 0x80000000u) * 0x1p-32;
     /* Variance of four uniform bytes: 4*(256^2-1)/12 = 21845; sqrt is 147.80... */
     return (sum - 510 + fraction) * (1.0 / 147.8);
+}
+
+double random_normal_from(uint32_t word)
+{
+    return normal_from(word);
+}
+
+void random_normals(const uint32_t *words, uint32_t n, double *out)
+{
+    for (uint32_t i = 0; i < n; i++) out[i] = normal_from(words[i]);
 }
 
 uint32_t rng_u32(struct rng *r)

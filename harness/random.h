@@ -15,6 +15,8 @@ void random_blocks(uint64_t seed, uint32_t stream, uint64_t first, uint32_t coun
 /* A sum of four uniform bytes plus a uniform fraction, scaled to mean 0 and variance 1: close to
  * normal, exact in integers, so free of any libm. Range +-3.47. */
 double random_normal_from(uint32_t word);
+/* The same of n words. */
+void random_normals(const uint32_t *words, uint32_t n, double *out);
 
 /* A stream to draw choices from, for sampling geometries. */
 struct rng {

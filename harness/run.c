@@ -6,7 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { COPY_CHUNK_BYTES = 1 << 16 };
+/* Each piece of a large buffer costs a round trip on a device. */
+enum { FILL_CHUNK_BYTES = 1 << 16, COPY_CHUNK_BYTES = 1 << 20 };
 
 bool result_fail(struct result *r, enum verdict verdict, const char *check, const char *format, ...)
 {
@@ -112,7 +113,7 @@ static bool make_buffer(struct verify_context *x, const struct tensor *t,
     if (status != GPU_OK) return backend_failed(r, status, &report);
     uint32_t n;
     const struct gpu_extent *ranges = backed_ranges(t, &whole, &n);
-    uint8_t pattern[COPY_CHUNK_BYTES];
+    uint8_t pattern[FILL_CHUNK_BYTES];
     if (t->role == ROLE_OUT) memset(pattern, o->pattern, sizeof pattern);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t at = ranges[i].offset_bytes, left = ranges[i].size_bytes;

@@ -38,7 +38,7 @@ static void normal_row(const struct field *f, uint64_t row, double *out)
         uint32_t n = blocks - at < CHUNK_BLOCKS ? blocks - at : CHUNK_BLOCKS;
         uint32_t cols = f->cols - 4 * at < 4 * n ? f->cols - 4 * at : 4 * n;
         random_blocks(f->seed, f->stream, row * blocks + at, n, words);
-        for (uint32_t c = 0; c < cols; c++) out[4 * at + c] = random_normal_from(words[c]);
+        random_normals(words, cols, out + 4 * at);
     }
 }
 
@@ -172,36 +172,52 @@ void field_row(const struct field *f, uint64_t row, double *out)
     if (f->unit != 1) scale_row(f, out, f->unit);
 }
 
-/* Round to nearest even, saturating to +-448, NaN 0x7f: as ref_e4m3_from_f32, without libm. */
-uint8_t values_e4m3(float value)
+/* Round to nearest even, saturating to +-448, NaN 0x7f: as ref_e4m3_from_f32, without libm, and
+ * without branches, so that the loop of store_row becomes vector code. */
+static inline uint8_t e4m3_from(float value)
 {
+    enum { INFINITE = 0x7f800000, LARGEST = 0x43e00000, NORMAL = 0x3c800000 }; /* 448, 2^-6 */
     union {
         float f;
         uint32_t bits;
-    } v = {.f = value};
-    uint8_t sign = v.bits >> 24 & 0x80;
-    v.bits &= 0x7fffffff;
-    if (v.bits > 0x7f800000) return 0x7f;
-    if (v.f >= 448) return sign | 0x7e;
-    if (v.f < 0x1p-6f) { /* multiples of 2^-9, which is the spacing of f32 at 2^14 */
-        v.f += 0x1p14f;
-        return sign | (v.bits & 0xf);
-    }
-    v.bits += 0x7ffff + (v.bits >> 20 & 1);
-    uint32_t code = (v.bits >> 20) - ((127 - 7) << 3);
-    return sign | (uint8_t)(code > 0x7e ? 0x7e : code);
+    } v = {.f = value}, size, small;
+    uint32_t sign = v.bits >> 24 & 0x80;
+    size.bits = v.bits & 0x7fffffff;
+    small.f = size.f + 0x1p14f; /* multiples of 2^-9, which is the spacing of f32 at 2^14 */
+    uint32_t code = ((size.bits + 0x7ffff + (size.bits >> 20 & 1)) >> 20) - ((127 - 7) << 3);
+    code = code > 0x7e ? 0x7e : code;
+    code = size.bits < NORMAL ? small.bits & 0xf : code;
+    code = size.bits >= LARGEST ? 0x7e : code;
+    return (uint8_t)(size.bits > INFINITE ? 0x7f : sign | code);
+}
+
+uint8_t values_e4m3(float value)
+{
+    return e4m3_from(value);
+}
+
+static void store_e4m3(const double *value, uint32_t n, uint8_t *out)
+{
+    for (uint32_t i = 0; i < n; i++) out[i] = e4m3_from((float)value[i]);
+}
+
+static void store_f32(const double *value, uint32_t n, float *out)
+{
+    for (uint32_t i = 0; i < n; i++) out[i] = (float)value[i];
+}
+
+static void store_bf16(const double *value, uint32_t n, uint16_t *out)
+{
+    for (uint32_t i = 0; i < n; i++) out[i] = ref_bf16_from_f32((float)value[i]);
 }
 
 static void store_row(const struct field *f, uint64_t row, enum dtype dtype, void *out)
 {
     double value[4096];
     field_row(f, row, value);
-    for (uint32_t c = 0; c < f->cols && dtype == DTYPE_BF16; c++)
-        ((uint16_t *)out)[c] = ref_bf16_from_f32((float)value[c]);
-    for (uint32_t c = 0; c < f->cols && dtype == DTYPE_E4M3; c++)
-        ((uint8_t *)out)[c] = values_e4m3((float)value[c]);
-    for (uint32_t c = 0; c < f->cols && dtype == DTYPE_F32; c++)
-        ((float *)out)[c] = (float)value[c];
+    if (dtype == DTYPE_E4M3) store_e4m3(value, f->cols, out);
+    if (dtype == DTYPE_F32) store_f32(value, f->cols, out);
+    if (dtype == DTYPE_BF16) store_bf16(value, f->cols, out);
 }
 
 /* Rows made lately. A case is built at least twice (the poison differs), and once for every

@@ -16,31 +16,58 @@ static int log2_ceil(size_t n)
     return bits;
 }
 
+struct scan {
+    int32_t lsb[LANES], msb[LANES];
+    uint32_t special[LANES]; /* a NaN or infinity was seen */
+    double max_abs[LANES], sum[LANES];
+};
+
+static inline uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* One element, without branches. */
+static inline void scan_one(struct scan *s, int lane, float value)
+{
+    uint32_t bits = bits_of(value), field = bits >> 23 & 255, fraction = bits & 0x7fffff;
+    uint32_t significand = field ? fraction | 0x800000 : fraction;
+    int32_t unit = (int32_t)(field ? field : 1) - 150; /* of the significand's last bit */
+    bool special = field == 255, counts = !special && significand;
+    /* Both have at most 24 bits: the conversions are exact, and the exponents are the places. */
+    uint32_t lowest = bits_of((float)(int32_t)(significand & (0 - significand))) >> 23;
+    uint32_t highest = bits_of((float)(int32_t)significand) >> 23;
+    int32_t lsb = counts ? unit + (int32_t)lowest - 127 : INT16_MAX;
+    int32_t msb = counts ? unit + (int32_t)highest - 126 : INT16_MIN;
+    double magnitude = special ? 0 : fabs((double)value);
+    s->special[lane] |= special;
+    s->lsb[lane] = lsb < s->lsb[lane] ? lsb : s->lsb[lane];
+    s->msb[lane] = msb > s->msb[lane] ? msb : s->msb[lane];
+    s->max_abs[lane] = magnitude > s->max_abs[lane] ? magnitude : s->max_abs[lane];
+    s->sum[lane] += magnitude;
+}
+
 struct ref_vec ref_vec_scan(const float *at, size_t n)
 {
     struct ref_vec vec = {.at = at, .n = n, .lsb = INT16_MAX, .msb = INT16_MIN, .finite = true};
+    struct scan s = {0};
     double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &at[i], sizeof bits);
-        int exponent = (int)(bits >> 23 & 255);
-        uint32_t significand = bits & 0x7fffff;
-        if (exponent == 255) {
-            vec.finite = false;
-            continue;
-        }
-        if (exponent)
-            significand |= 0x800000;
-        else
-            exponent = 1;
-        if (!significand) continue;
-        int unit = exponent - 150;
-        int lsb = unit + __builtin_ctz(significand), msb = unit + 32 - __builtin_clz(significand);
-        double magnitude = fabs((double)at[i]);
-        vec.lsb = lsb < vec.lsb ? lsb : vec.lsb;
-        vec.msb = msb > vec.msb ? msb : vec.msb;
-        vec.max_abs = magnitude > vec.max_abs ? magnitude : vec.max_abs;
-        sum += magnitude;
+    size_t i = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        s.lsb[lane] = INT16_MAX;
+        s.msb[lane] = INT16_MIN;
+    }
+    for (; i + LANES <= n; i += LANES)
+        for (int lane = 0; lane < LANES; lane++) scan_one(&s, lane, at[i + (size_t)lane]);
+    for (int lane = 0; i < n; i++, lane++) scan_one(&s, lane, at[i]);
+    for (int lane = 0; lane < LANES; lane++) {
+        vec.lsb = s.lsb[lane] < vec.lsb ? s.lsb[lane] : vec.lsb;
+        vec.msb = s.msb[lane] > vec.msb ? s.msb[lane] : vec.msb;
+        vec.max_abs = s.max_abs[lane] > vec.max_abs ? s.max_abs[lane] : vec.max_abs;
+        vec.finite = vec.finite && !s.special[lane];
+        sum += s.sum[lane];
     }
     if (vec.lsb > vec.msb) vec.lsb = vec.msb = 0;
     vec.abs_sum = sum * (1.0 + 2.0 * ref_gamma((double)n + 1, REF_U_F64));
