@@ -10,6 +10,7 @@ int command_list(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_minimize(int argc, char **argv);
 int command_broken(int argc, char **argv);
+int command_fences(int argc, char **argv);
 int command_fuzz(int argc, char **argv);
 int command_judge(int argc, char **argv);
 int command_report(int argc, char **argv);

@@ -16,6 +16,7 @@ static const struct {
     {"minimize", command_minimize, "shrink a failing case"},
     {"fuzz", command_fuzz, "search for failing cases until the time is up"},
     {"broken", command_broken, "show that kernels known to be wrong are caught"},
+    {"fences", command_fences, "show that a read past any input is caught"},
     {"bench", command_bench, "how fast the kernels are, against what the device can do"},
     {"bisect", command_bisect, "find the commit that made a case fail"},
     {"replay", command_replay, "captured launches replayed at other lengths"},
