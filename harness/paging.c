@@ -37,7 +37,8 @@ static uint32_t shared_pages(const int64_t *lengths, uint32_t s, uint32_t block_
 }
 
 bool paging_make(struct paging *p, const int64_t *lengths, uint32_t num_seqs, uint32_t max_blocks,
-                 uint32_t block_size, uint64_t pitch_bytes, enum page_order order, uint64_t seed)
+                 uint32_t block_size, uint64_t pitch_bytes, enum page_order order,
+                 uint32_t least_pages, uint64_t seed)
 {
     uint32_t total = (uint32_t)paging_total_pages(lengths, num_seqs, block_size);
     uint32_t pool = total + (order == PAGES_IDENTITY ? 0 : SPARE_PAGES);
@@ -56,8 +57,13 @@ bool paging_make(struct paging *p, const int64_t *lengths, uint32_t num_seqs, ui
         return false;
     }
     /* The first page whose byte offset no 32-bit number holds, and a bit beyond. */
-    if (order == PAGES_HIGH) p->first_page = (uint32_t)((UINT64_C(1) << 32) / pitch_bytes) + 5;
+    if (order == PAGES_HIGH) {
+        p->first_page = (uint32_t)((UINT64_C(1) << 32) / pitch_bytes) + 5;
+        if (least_pages > pool && least_pages - pool > p->first_page)
+            p->first_page = least_pages - pool;
+    }
     p->num_pages = p->first_page + (pool ? pool : 1);
+    if (p->num_pages < least_pages) p->num_pages = least_pages;
     if (order == PAGES_IDENTITY)
         for (uint32_t i = 0; i < pool; i++) ids[i] = i;
     else

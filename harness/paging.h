@@ -19,10 +19,12 @@ struct paging {
     int32_t *table;       /* entries past a sequence's last page are -1 here */
     uint32_t *shared;     /* per sequence: leading pages that belong to sequence 0 */
 };
-/* lengths: tokens per sequence. Spare pages that nobody uses are added except for identity. Owned
- * by the caller: paging_free. False: out of memory. */
+/* lengths: tokens per sequence. Spare pages that nobody uses are added except for identity, and as
+ * many as make least_pages: behind the others, for PAGES_HIGH before them. Owned by the caller:
+ * paging_free. False: out of memory. */
 bool paging_make(struct paging *p, const int64_t *lengths, uint32_t num_seqs, uint32_t max_blocks,
-                 uint32_t block_size, uint64_t pitch_bytes, enum page_order order, uint64_t seed);
+                 uint32_t block_size, uint64_t pitch_bytes, enum page_order order,
+                 uint32_t least_pages, uint64_t seed);
 /* The pages a case touches at all, without making the table. */
 uint64_t paging_total_pages(const int64_t *lengths, uint32_t num_seqs, uint32_t block_size);
 uint64_t paging_token_offset(const struct paging *p, uint32_t seq, uint64_t token,

@@ -126,7 +126,7 @@ Test(paging, pages_are_distinct_and_in_the_pool)
     for (int order = PAGES_IDENTITY; order <= PAGES_HIGH; order++) {
         struct paging p;
         uint8_t seen[64] = {0};
-        cr_assert(paging_make(&p, lengths, 5, 6, 16, 16 * 64, (enum page_order)order, 77));
+        cr_assert(paging_make(&p, lengths, 5, 6, 16, 16 * 64, (enum page_order)order, 0, 77));
         for (uint32_t s = 0; s < 5; s++) {
             for (uint32_t b = 0; b < 6; b++) {
                 int32_t page = p.table[s * 6 + b];
@@ -145,6 +145,25 @@ Test(paging, pages_are_distinct_and_in_the_pool)
         if (order == PAGES_SHARED) cr_assert_eq(p.shared[2], 2);
         paging_free(&p);
     }
+}
+
+/* A pool of a given size has that size; high pages are its last, never below 2^32 bytes. */
+Test(paging, a_pool_of_at_least_so_many_pages)
+{
+    int64_t lengths[] = {37, 64};
+    struct paging p;
+    cr_assert(paging_make(&p, lengths, 2, 6, 16, 1 << 15, PAGES_SHUFFLED, 500, 77));
+    cr_assert_eq(p.num_pages, 500);
+    cr_assert_eq(p.first_page, 0);
+    paging_free(&p);
+    cr_assert(paging_make(&p, lengths, 2, 6, 16, 1 << 15, PAGES_HIGH, 200100, 77));
+    cr_assert_eq(p.num_pages, 200100);
+    for (uint32_t i = 0; i < 12; i++) cr_assert(p.table[i] == -1 || p.table[i] >= 200090);
+    paging_free(&p);
+    cr_assert(paging_make(&p, lengths, 2, 6, 16, 1 << 15, PAGES_HIGH, 500, 77));
+    cr_assert_geq(p.first_page, 1 << 17);
+    cr_assert_gt(p.num_pages, p.first_page);
+    paging_free(&p);
 }
 
 Test(values, e4m3_is_the_oracles)

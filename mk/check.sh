@@ -69,6 +69,7 @@ step "arrows between folders" mk/arrows.sh
 unit_tests
 step "verify, 40 cases an operation" "$build/attest" verify --cases 40 --geometries 10000 --quiet
 broken_kernels
+step "reads past each input, caught" "$build/attest" fences
 refused() { # file: nothing but cases that are refused
     "$build/attest" run "$1" --quiet
     [ $? = 2 ] && tail -n 1 "$build/step.log" | grep -q '^[1-9].* 0 passed, 0 failed, .* 0 errors'

@@ -148,15 +148,53 @@ broken_modules() {
     ls "$build"/broken-cuda/*.fatbin >/dev/null 2>&1 || { echo "none is built"; return 77; }
     "$attest" broken --backend cuda --jobs "$jobs"
 }
+# Wall time, start of the program and of the device included. Small: rows of at most 256 ids.
+rate() { # cases of the log, start in ns
+    echo "$(($1 * 1000000000 / ($(date +%s%N) - $2)))"
+}
+cases_of() { # file
+    sed -n 's/^\([0-9]*\) cases:.*/\1/p' "$1" | tail -n 1
+}
 throughput() {
+    decode=glm5next_dsa_mla_decode_fp8
     began=$(date +%s%N)
-    summary=$("$attest" verify glm5next_dsa_mla_decode_fp8 --backend cuda --jobs "$jobs" \
-        --cases 20000 --geometries 0 --no-relations --quiet)
-    code=$?
-    echo "$summary"
-    [ $code = 0 ] || return $code
-    cases=$(echo "$summary" | sed -n 's/^\([0-9]*\) cases:.*/\1/p' | tail -n 1)
-    echo "$((cases * 1000000000 / ($(date +%s%N) - began))) decode cases a second, start included"
+    "$attest" verify $decode --backend cuda --jobs "$jobs" --cases 20000 --geometries 0 \
+        --no-relations --json >"$logs/rate.jsonl" 2>"$logs/rate.txt" || return 1
+    all=$(rate "$(cases_of "$logs/rate.txt")" "$began")
+    sed -n 's/.*"case":"\([^"]*,topk=[0-9]*,[^"]*\)".*/\1/p' "$logs/rate.jsonl" |
+        awk 'match($0, /topk=[0-9]+/) && substr($0, RSTART + 5, RLENGTH - 5) <= 256' >"$logs/small.txt"
+    rm "$logs/rate.jsonl"
+    began=$(date +%s%N)
+    "$attest" run "$logs/small.txt" --backend cuda --jobs "$jobs" --no-relations --quiet \
+        >"$logs/rate.txt" || return 1
+    small=$(rate "$(cases_of "$logs/rate.txt")" "$began")
+    began=$(date +%s%N)
+    "$attest" run "$logs/small.txt" --backend cuda --jobs "$jobs" --quiet >"$logs/rate.txt" || return 1
+    related=$(rate "$(cases_of "$logs/rate.txt")" "$began")
+    echo "decode cases a second: $small small ones, $all of all sizes; with relations $related small"
+}
+# Kernels in another style than the project's, compiled as their owners would; and one that is wrong.
+elsewhere() {
+    nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+    [ -x "$nvcc" ] || { echo "there is no nvcc"; return 77; }
+    folder=$build/device-check/elsewhere
+    mkdir -p "$folder"
+    sed 's/scale \* k_scale, v_scale/scale, v_scale/' examples/two_pass_decode.cu \
+        >"$folder/wrong_decode.cu"
+    for source in examples/two_pass_decode.cu examples/bisect_topk.cu "$folder/wrong_decode.cu"; do
+        "$nvcc" -fatbin -arch=native -o "$folder/$(basename "$source" .cu).fatbin" "$source" &
+    done
+    wait
+    set -- --backend cuda --jobs "$jobs" --cases 200 --geometries 0 --quiet
+    "$attest" verify glm5next_dsa_mla_decode_fp8 "$@" --module "$folder/two_pass_decode.fatbin" &&
+        "$attest" verify qsa_topk_rows "$@" --module "$folder/bisect_topk.fatbin" || return 1
+    "$attest" verify glm5next_dsa_mla_decode_fp8 "$@" --cases 20 \
+        --module "$folder/wrong_decode.fatbin"
+    [ $? = 1 ] || { echo "the wrong kernel was not caught"; return 1; }
+    echo "two kernels in another style are right, one without the K scale is caught"
+}
+fences() {
+    "$attest" fences --backend cuda --jobs "$jobs"
 }
 
 # `timeout` runs programs, not shell functions: a step of this file is this file run for it.
@@ -184,6 +222,8 @@ own "verify on the CPU, same cases" verify-simt.log 120 verify_simt
 step "same bits on both" agree.log 30 "$attest" report agree "$logs/cuda.jsonl" "$logs/simt.jsonl"
 own "golden vectors" golden.log 60 golden
 own "corpora" corpus.log 60 corpus
+own "reads past each input, caught" fences.log 60 fences
+own "kernels from elsewhere" elsewhere.log 90 elsewhere
 own "broken kernels, each caught" broken.log 90 broken_modules
 sanitizers
 if [ $failed = 0 ]; then verdict=passed; else verdict=FAILED; fi

@@ -48,7 +48,7 @@ static const struct param params[] = {
     {"selrows", PARAM_INT, true, "-1", -1, UINT32_MAX, NULL, "selection rows; -1: seqs", -1},
     {"width", PARAM_INT, true, "-1", -1, UINT32_MAX, NULL, "row width; -1: topk+kpool-1", -1},
     {"spare", PARAM_INT, true, "1", 0, 4096, NULL, "table entries past the longest sequence", 0},
-    {"pool", PARAM_INT, true, "0", 0, 1 << 22, NULL, "pages of the cache at least", 0},
+    {"pool", PARAM_INT, true, "0", 0, 1 << 22, NULL, "pages of the cache at least; pages=high: the last ones are used", 0},
     {"pageseed", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "another order of pages", 0},
     {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which sequence comes first", 0},
     {"reverse", PARAM_INT, true, "0", 0, 1, NULL, "batch in reverse order", 0},
@@ -418,9 +418,8 @@ static bool build_all(struct build *b)
     for (uint32_t s = 0; s < b->seqs; s++)
         b->lengths[s] = sequence_length(c, s) > 0 ? sequence_length(c, s) : 0;
     if (!paging_make(&b->paging, b->lengths, b->seqs, table_width(c), case_u32(c, "block"),
-                     page_pitch(c), order, page_seed))
+                     page_pitch(c), order, case_u32(c, "pool"), page_seed))
         return false;
-    if (b->paging.num_pages < case_u32(c, "pool")) b->paging.num_pages = case_u32(c, "pool");
     b->cache_bytes = (uint64_t)b->paging.num_pages * b->paging.pitch_bytes;
     b->q = field_make(seed, STREAM_Q, FIELD_QUERY, regime, DTYPE_BF16, b->latent);
     b->same_bytes = case_enum_is(c, "kv", "two") || regime == REGIME_EXACT_INT;

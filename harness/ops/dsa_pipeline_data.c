@@ -378,7 +378,7 @@ static bool make_pages(struct build *b)
     static const enum page_order orders[] = {PAGES_IDENTITY, PAGES_SHUFFLED, PAGES_HIGH};
     int64_t length = b->p.len;
     return paging_make(&b->paging, &length, 1, b->p.max_blocks, b->p.block, b->p.cache_pitch,
-                       orders[case_int(b->c, "pages")],
+                       orders[case_int(b->c, "pages")], 0,
                        case_seed(b->c) + case_u32(b->c, "pageseed"));
 }
 

@@ -227,10 +227,9 @@ bool qsa_cache_make(struct qsa_cache *cache, const struct case_line *c, struct i
     cache->k_data.f.needle_row = cache->v_data.f.needle_row = case_seed(c) % 8;
     cache->v_data.exponent = case_has(c, "double") ? (int)case_int(c, "double") : 0;
     if (!paging_make(&cache->paging, &length, 1, table_len, block, page_elems,
-                     orders[case_int(c, "pages")], page_seed))
+                     orders[case_int(c, "pages")], case_has(c, "pool") ? case_u32(c, "pool") : 0,
+                     page_seed))
         return false;
-    if (case_has(c, "pool") && cache->paging.num_pages < case_u32(c, "pool"))
-        cache->paging.num_pages = case_u32(c, "pool");
     uint64_t cache_shape[] = {cache->paging.num_pages * page_elems}, table_shape[] = {table_len};
     cache->k =
         instance_add(in, "k_cache", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 1, cache_shape, "item");

@@ -33,7 +33,7 @@ static const struct param params[] = {
     {"fold", PARAM_OFFSET, true, "+0", -8, 8, NULL, "2^fold moved from the queries to the scale",
      0},
     {"double", PARAM_INT, true, "0", 0, 1, NULL, "values twice as large", 0},
-    {"pool", PARAM_INT, true, "0", 0, 1 << 22, NULL, "pages of the cache at least", 0},
+    {"pool", PARAM_INT, true, "0", 0, 1 << 22, NULL, "pages of the cache at least; pages=high: the last ones are used", 0},
     {"fault", PARAM_ENUM, true, "none", 0, 0, fault_names, "break a rule in the index tensors", 0},
     {"regime", PARAM_ENUM, false, "normal", 0, 0, qsa_attention_regimes, "values", 0},
     {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
