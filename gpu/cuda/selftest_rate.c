@@ -2,12 +2,14 @@
 #include "internal.h"
 #include "selftest_internal.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define BUFFERS 8
 #define RATE_NS 2000000000ull
+#define WORKERS_MAX 16
 
 static bool fill_case(struct selftest *t, struct gpu_buffer *b, uint32_t seed)
 {
@@ -104,38 +106,60 @@ void selftest_figures(struct selftest *t)
     selftest_expect(t, us > 0, "%.1f us the same without helper kernels", us);
 }
 
+/* One worker: its own device, and the pipes to the parent. */
+struct rate {
+    struct selftest t;
+    int ready, go, count;
+};
+
 /* Opens, says so, waits for the start, runs for two seconds, sends its count. */
-static _Noreturn void rate_worker(struct selftest *t, int ready, int go, int count)
+static void *rate_worker(void *argument)
 {
+    struct rate *w = argument;
     uint64_t cases = 0, start;
     char byte = 0;
-    bool good = selftest_open(t, 0) && per_case_us(t, 20) > 0;
+    bool good = selftest_open(&w->t, 0) && per_case_us(&w->t, 20) > 0;
 
-    if (write(ready, &byte, 1) != 1 || read(go, &byte, 1) != 0) _exit(1);
+    if (write(w->ready, &byte, 1) != 1 || read(w->go, &byte, 1) != 0) _exit(1);
     start = selftest_now_ns();
     while (good && selftest_now_ns() - start < RATE_NS) {
-        good = small_case(t, (uint32_t)cases);
+        good = small_case(&w->t, (uint32_t)cases);
         cases++;
     }
     if (!good) cases = 0;
-    _exit(write(count, &cases, sizeof cases) == sizeof cases ? 0 : 1);
+    if (write(w->count, &cases, sizeof cases) != sizeof cases) _exit(1);
+    return NULL;
 }
 
-/* Cases a second of n processes together; 0 after a failure. */
-static double rate_of(struct selftest *t, uint32_t n)
+static _Noreturn void rate_process(const struct rate *worker, uint32_t threads)
+{
+    static struct rate workers[WORKERS_MAX];
+    pthread_t thread[WORKERS_MAX];
+
+    for (uint32_t i = 0; i < threads; i++) {
+        workers[i] = *worker;
+        if (pthread_create(&thread[i], NULL, rate_worker, &workers[i])) _exit(1);
+    }
+    for (uint32_t i = 0; i < threads; i++) pthread_join(thread[i], NULL);
+    _exit(0);
+}
+
+/* Cases a second of so many threads in so many processes; 0 after a failure. */
+static double rate_of(const struct selftest *t, uint32_t processes, uint32_t threads)
 {
     int ready[2], go[2], count[2];
     uint64_t sum = 0, cases, start;
-    uint32_t good = 0;
+    uint32_t good = 0, n = processes * threads;
     char byte;
 
     if (pipe(ready) || pipe(go) || pipe(count)) return 0;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < processes; i++) {
         if (fork() == 0) {
+            struct rate worker = {*t, ready[1], go[0], count[1]};
             close(go[1]);
             close(ready[0]);
             close(count[0]);
-            rate_worker(t, ready[1], go[0], count[1]);
+            rate_process(&worker, threads);
         }
     }
     close(ready[1]);
@@ -150,7 +174,7 @@ static double rate_of(struct selftest *t, uint32_t n)
         good += cases > 0;
     }
     double seconds = (double)(selftest_now_ns() - start) / 1e9;
-    for (uint32_t i = 0; i < n; i++) wait(NULL);
+    for (uint32_t i = 0; i < processes; i++) wait(NULL);
     close(ready[0]);
     close(count[0]);
     return good == n ? (double)sum / seconds : 0;
@@ -158,9 +182,11 @@ static double rate_of(struct selftest *t, uint32_t n)
 
 void selftest_rate(struct selftest *t)
 {
-    for (uint32_t n = 1; n <= 16; n *= 4) {
-        double rate = rate_of(t, n);
-        if (!selftest_expect(t, rate > 0, "%.0f small cases a second by %u processes", rate, n))
+    for (uint32_t n = 1; n <= WORKERS_MAX; n *= 4) {
+        double apart = rate_of(t, n, 1), together = rate_of(t, 1, n);
+        if (!selftest_expect(t, apart > 0 && together > 0,
+                             "%.0f small cases a second by %u processes, %.0f by as many threads",
+                             apart, n, together))
             return;
     }
 }
