@@ -10,9 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/case_worker.h"
 #include "harness/fuzz_draw.h"
 #include "harness/minimize.h"
 #include "harness/pool.h"
+#include "harness/run.h"
 
 /* A round ends with the worker processes, and its cases are drawn before it begins. On the GPU a new
  * process costs a context, so rounds are longer there. */
@@ -65,27 +67,20 @@ static bool is_bad(enum verdict verdict)
     return verdict == VERDICT_FAIL || verdict == VERDICT_ERROR;
 }
 
-static bool is_empty(const struct result *r)
+static bool work(void *shared, void **state, uint64_t index, struct result *r)
 {
-    return r->verdict == VERDICT_ERROR && !strcmp(r->check, "nothing-compared");
-}
-
-static bool work(void *shared, void **worker, uint64_t index, struct result *r)
-{
-    struct run *run = shared;
-    static struct case_line c;
+    const struct run *run = shared;
+    struct case_worker *w = case_worker_get(state, &run->context, r);
     char error[512];
-    bool simt = run->context.backend == &gpu_backend_simt;
-    if (!case_parse(run->slots[index].text, &c, error, sizeof error)) {
-        r->verdict = VERDICT_FAIL;
-        snprintf(r->check, sizeof r->check, "case");
-        snprintf(r->text, sizeof r->text, "  %s\n", error);
+    if (!w) return true;
+    if (!case_parse(run->slots[index].text, &w->c, error, sizeof error)) {
+        result_fail(r, VERDICT_FAIL, "case", "  %s\n", error);
         return true;
     }
-    run->context.trace = simt && !run->options->no_trace && index % TRACE_EVERY == 0;
-    verify_case(&run->context, &c, r);
-    /* A device context that saw a fault is lost. */
-    return simt || !is_bad(r->verdict);
+    w->context.trace = w->context.backend == &gpu_backend_simt && !run->options->no_trace &&
+                       index % TRACE_EVERY == 0;
+    verify_case(&w->context, &w->c, r);
+    return case_worker_healthy(w, r);
 }
 
 static void done(void *shared, uint64_t index, const struct result *r)
@@ -239,7 +234,7 @@ static void settle(struct run *run, const struct slot *slot)
         !fuzz_state_note(s, &c))
         run->out_of_memory = true;
     if (!slot->failure) return;
-    if (is_empty(slot->failure)) {
+    if (result_is_empty(slot->failure)) {
         s->empty++;
     } else if (slot->verdict == VERDICT_FAIL) {
         report_finding(run, slot);
@@ -311,6 +306,7 @@ int fuzz_run(const struct fuzz_plan *plan, struct fuzz_state *state)
         fine = draw_round(&run);
         struct pool_config config = {.workers = o->jobs, .timeout_s = o->timeout_s, .work = work,
                                      .done = done, .tick = tick, .shared = &run, .stop = &enough};
+        if (run.context.backend == &gpu_backend_cuda) config.processes = o->processes;
         if (!fine) snprintf(error, sizeof error, "out of memory");
         fine = fine && pool_run(&config, run.n_slots, error, sizeof error);
         if (!fine) fprintf(stderr, "attest: %s\n", error);

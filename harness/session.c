@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/case_worker.h"
 #include "harness/pool.h"
 #include "harness/run.h"
 #include "harness/session_json.h"
@@ -63,22 +64,6 @@ static void sweep(const struct plan *plan, const struct job *job, struct result 
     }
 }
 
-/* A worker's own: workers may be threads of one process. */
-struct work_state {
-    struct verify_context context;
-    struct case_line c;
-};
-
-static bool make_state(const struct session *s, void **state, struct result *r)
-{
-    struct work_state *w = *state;
-    if (w) return true;
-    *state = w = malloc(sizeof *w);
-    if (!w) return result_fail(r, VERDICT_ERROR, "memory", "  no memory for a worker\n");
-    w->context = s->context;
-    return true;
-}
-
 static bool work(void *shared, void **state, uint64_t index, struct result *r)
 {
     const struct session *s = shared;
@@ -88,8 +73,8 @@ static bool work(void *shared, void **state, uint64_t index, struct result *r)
         sweep(s->plan, &job, r);
         return true;
     }
-    if (!make_state(s, state, r)) return true;
-    struct work_state *w = *state;
+    struct case_worker *w = case_worker_get(state, &s->context, r);
+    if (!w) return true;
     if (!plan_case(s->plan, &job, &w->c, error, sizeof error)) {
         result_fail(r, VERDICT_ERROR, "case", "  %s\n", error);
         return true;
@@ -101,11 +86,7 @@ static bool work(void *shared, void **state, uint64_t index, struct result *r)
     if (item) captured_verify(&w->context, item, r);
     else
         verify_case(&w->context, &w->c, r);
-    /* A device context that saw a fault is lost, and a wrong kernel may have written into memory
-     * that the next case gets: end this process, the next one starts afresh. */
-    bool spoilt = s->context.backend == &gpu_backend_cuda &&
-                  (r->verdict == VERDICT_FAIL || r->verdict == VERDICT_ERROR);
-    return !spoilt;
+    return case_worker_healthy(w, r);
 }
 
 static void case_text(const struct session *s, const struct job *job, char *text, size_t size)
