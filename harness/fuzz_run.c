@@ -18,7 +18,7 @@
 
 /* A round ends with the worker processes, and its cases are drawn before it begins. On the GPU a new
  * process costs a context, so rounds are longer there. */
-enum { FIRST_ROUND = 64, LONGEST_ROUND = 256, LONGEST_ROUND_CUDA = 4096 };
+enum { FIRST_ROUND = 64, LONGEST_ROUND = 256, LONGEST_ROUND_CUDA = 16384 };
 enum { TRACE_EVERY = 3, MINIMIZE_SECONDS = 30 };
 
 struct slot {
