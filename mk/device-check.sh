@@ -181,17 +181,17 @@ elsewhere() {
     mkdir -p "$folder"
     sed 's/scale \* k_scale, v_scale/scale, v_scale/' examples/two_pass_decode.cu \
         >"$folder/wrong_decode.cu"
-    for source in examples/two_pass_decode.cu examples/bisect_topk.cu "$folder/wrong_decode.cu"; do
-        "$nvcc" -fatbin -arch=native -o "$folder/$(basename "$source" .cu).fatbin" "$source" &
-    done
+    "$nvcc" -cubin -arch=native -o "$folder/two_pass_decode.cubin" examples/two_pass_decode.cu &
+    "$nvcc" -ptx -arch=native -o "$folder/bisect_topk.ptx" examples/bisect_topk.cu &
+    "$nvcc" -fatbin -arch=native -o "$folder/wrong_decode.fatbin" "$folder/wrong_decode.cu" &
     wait
     set -- --backend cuda --jobs "$jobs" --cases 200 --geometries 0 --quiet
-    "$attest" verify glm5next_dsa_mla_decode_fp8 "$@" --module "$folder/two_pass_decode.fatbin" &&
-        "$attest" verify qsa_topk_rows "$@" --module "$folder/bisect_topk.fatbin" || return 1
+    "$attest" verify glm5next_dsa_mla_decode_fp8 "$@" --module "$folder/two_pass_decode.cubin" &&
+        "$attest" verify qsa_topk_rows "$@" --module "$folder/bisect_topk.ptx" || return 1
     "$attest" verify glm5next_dsa_mla_decode_fp8 "$@" --cases 20 \
         --module "$folder/wrong_decode.fatbin"
     [ $? = 1 ] || { echo "the wrong kernel was not caught"; return 1; }
-    echo "two kernels in another style are right, one without the K scale is caught"
+    echo "two kernels in another style (cubin, PTX) are right, one without the K scale is caught"
 }
 fences() {
     "$attest" fences --backend cuda --jobs "$jobs"
