@@ -59,7 +59,11 @@ static uint32_t pick_ascending(bool fair)
 /* The n-th lane of a set. */
 static uint32_t nth_lane(uint32_t lanes, uint32_t n)
 {
+#ifdef __BMI2__
+    lanes = _pdep_u32(1u << n, lanes);
+#else
     while (n-- > 0) lanes &= lanes - 1;
+#endif
     return (uint32_t)__builtin_ctz(lanes);
 }
 
