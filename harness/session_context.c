@@ -173,9 +173,6 @@ bool session_context(const struct options *o, struct verify_context *x, int *exi
     }
     if (o->source && !compile_source(o, x)) return false;
     if (!kernel_entry(o, x)) return false;
-    /* Streams beyond this number of queues wait for each other; the driver's default is 8, and reads
-     * this when it is started, in a worker. */
-    if (x->backend == &gpu_backend_cuda) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     *exit_code = EXIT_INFRA;
     if (!session_module_dir(x->backend->name, dir, sizeof dir)) {
         fprintf(stderr, "attest: cannot tell where this program lies\n");
