@@ -83,11 +83,19 @@ struct gpu_cuda_log {
     void *values[2];
 };
 
+/* A module in the context, for the devices of all threads. */
+struct gpu_cuda_image {
+    char *label; /* its path */
+    struct gpu_cuda_log log;
+    cu_module module;
+    uint32_t users;
+    struct gpu_cuda_image *next;
+};
+
 struct gpu_cuda_module {
     char *path;
-    struct gpu_cuda_log log;
     struct gpu_cuda_device *device;
-    cu_module module;
+    struct gpu_cuda_image *image;
     struct gpu_cuda_kernel *kernels;
     struct gpu_cuda_module *next;
 };
@@ -134,8 +142,7 @@ struct gpu_cuda_device {
     struct gpu_cuda_buffer *live;
     uint64_t mirrored_bytes; /* of live buffers */
     uint64_t launch_epoch, pulled_epoch;
-    cu_module helpers;
-    struct gpu_cuda_log helper_log;
+    struct gpu_cuda_image *helpers;
     cu_function transfer, verify;
     struct gpu_cuda_table copies, fills, checks;
     uint64_t *results; /* pinned, one a check */
@@ -244,12 +251,18 @@ enum gpu_status gpu_cuda_check_guards(struct gpu_device *device, const struct gp
                                       struct gpu_report *report);
 bool gpu_cuda_backed(const struct gpu_cuda_buffer *buffer, uint64_t offset, uint64_t bytes);
 
+/* image.c. The image of that label, loaded from `text` or, where that is NULL, from the file of that
+ * name unless a device of this process has it already. Given back once for every take. */
+enum gpu_status gpu_cuda_image_take(struct gpu_cuda_device *d, const char *label, const void *text,
+                                    struct gpu_cuda_image **image, struct gpu_report *report);
+void gpu_cuda_image_give(struct gpu_cuda_device *d, struct gpu_cuda_image *image);
+/* A module, or an entry of it, that the driver does not take. GPU_OK for CU_OK. */
+enum gpu_status gpu_cuda_reject(struct gpu_cuda_device *d, const char *label, cu_result result,
+                                struct gpu_cuda_log *log, struct gpu_report *report);
+
 /* module.c */
 enum gpu_status gpu_cuda_load(struct gpu_device *device, const char *path,
                               struct gpu_module **module, struct gpu_report *report);
-enum gpu_status gpu_cuda_load_image(struct gpu_cuda_device *d, const char *label, const void *image,
-                                    struct gpu_cuda_log *log, cu_module *module,
-                                    struct gpu_report *report);
 enum gpu_status gpu_cuda_resolve(struct gpu_module *module, const char *entry,
                                  struct gpu_kernel **kernel, struct gpu_report *report);
 void gpu_cuda_modules_drop_all(struct gpu_cuda_device *d);

@@ -174,7 +174,8 @@ enum gpu_status gpu_cuda_behind(struct gpu_cuda_device *d, struct gpu_report *re
     return status;
 }
 
-/* Dynamic shared memory above 48 KiB has to be asked for, once a kernel and size. */
+/* Dynamic shared memory above 48 KiB has to be asked for, once a kernel. All that a block has, so
+ * that threads which share the module ask for the same. */
 static enum gpu_status allow_shared(struct gpu_cuda_device *d, struct gpu_cuda_kernel *kernel,
                                     uint32_t bytes, struct gpu_report *report)
 {
@@ -186,9 +187,10 @@ static enum gpu_status allow_shared(struct gpu_cuda_device *d, struct gpu_cuda_k
                           "a block has %u",
                           kernel->name, bytes, kernel->static_shared, d->limits.max_shared_bytes);
     if (bytes <= kernel->dynamic_shared_set) return GPU_OK;
+    uint32_t most = d->limits.max_shared_bytes - kernel->static_shared;
     cu_result rc =
-        d->api.function_set(kernel->function, CU_FUNC_MAX_DYNAMIC_SHARED_BYTES, (int)bytes);
-    if (rc == CU_OK) kernel->dynamic_shared_set = bytes;
+        d->api.function_set(kernel->function, CU_FUNC_MAX_DYNAMIC_SHARED_BYTES, (int)most);
+    if (rc == CU_OK) kernel->dynamic_shared_set = most;
     return gpu_cuda_result(d, rc, "cuFuncSetAttribute(dynamic shared memory)", report);
 }
 

@@ -1,64 +1,9 @@
 /* Module images and their entry points. */
 #include "internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MOST_IMAGE_BYTES (1l << 30)
-
-/* Reads a whole file and ends it with a NUL, which PTX needs. */
-static char *read_file(const char *path, struct gpu_report *report)
-{
-    FILE *file = fopen(path, "rb");
-    char *image = NULL;
-    long bytes = -1;
-
-    if (file && fseek(file, 0, SEEK_END) == 0) bytes = ftell(file);
-    if (bytes > 0 && bytes < MOST_IMAGE_BYTES) image = malloc((size_t)bytes + 1);
-    if (image &&
-        (fseek(file, 0, SEEK_SET) || fread(image, 1, (size_t)bytes, file) != (size_t)bytes)) {
-        free(image);
-        image = NULL;
-    }
-    if (image)
-        image[bytes] = '\0';
-    else
-        gpu_cuda_fail(report, "bad-module", "cannot read '%s': %s", path,
-                      !file || bytes < 0 ? strerror(errno)
-                      : bytes == 0       ? "it is empty"
-                                         : "too large or cut short");
-    if (file) fclose(file);
-    return image;
-}
-
-/* A module, or an entry of it, that the driver does not take. */
-static enum gpu_status reject(struct gpu_cuda_device *d, const char *label, cu_result rc,
-                              struct gpu_cuda_log *log, struct gpu_report *report)
-{
-    char words[200];
-    enum gpu_status status = gpu_cuda_result(d, rc, "loading a module", report);
-
-    if (status == GPU_OK || d->lost) return status;
-    gpu_cuda_describe(&d->api, rc, words, sizeof words);
-    for (char *c = log->text; *c; c++) *c = (unsigned char)*c < ' ' ? ' ' : *c;
-    return gpu_cuda_fail(
-        report, "bad-module", "'%.120s' does not load on compute capability %d.%d: %s%s%.350s",
-        label, d->info.cc_major, d->info.cc_minor, words, log->text[0] ? ": " : "", log->text);
-}
-
-enum gpu_status gpu_cuda_load_image(struct gpu_cuda_device *d, const char *label, const void *image,
-                                    struct gpu_cuda_log *log, cu_module *module,
-                                    struct gpu_report *report)
-{
-    *log = (struct gpu_cuda_log){
-        .options = {CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_BYTES},
-        .values = {log->text, (void *)(uintptr_t)(sizeof log->text - 1)},
-    };
-    return reject(d, label, d->api.module_load(module, image, 2, log->options, log->values), log,
-                  report);
-}
 
 enum gpu_status gpu_cuda_load(struct gpu_device *device, const char *path,
                               struct gpu_module **module, struct gpu_report *report)
@@ -66,7 +11,6 @@ enum gpu_status gpu_cuda_load(struct gpu_device *device, const char *path,
     struct gpu_cuda_device *d = gpu_cuda_of(device);
     enum gpu_status status = gpu_cuda_ready(d, "load", report);
     struct gpu_cuda_module *m;
-    char *image;
 
     *module = NULL;
     for (m = d->modules; m && status == GPU_OK; m = m->next) {
@@ -76,15 +20,12 @@ enum gpu_status gpu_cuda_load(struct gpu_device *device, const char *path,
         }
     }
     if (status != GPU_OK) return status;
-    image = read_file(path, report);
-    if (!image) return GPU_INFRA;
     m = calloc(1, sizeof *m);
     if (m) m->path = strdup(path);
     if (!m || !m->path)
         status = gpu_cuda_fail(report, "out-of-memory", "no host memory for module '%s'", path);
     else
-        status = gpu_cuda_load_image(d, path, image, &m->log, &m->module, report);
-    free(image);
+        status = gpu_cuda_image_take(d, path, NULL, &m->image, report);
     if (status != GPU_OK) {
         free(m ? m->path : NULL);
         free(m);
@@ -125,9 +66,9 @@ static void describe_entries(const struct gpu_cuda_module *m, char *text, size_t
 
     snprintf(text, text_bytes, "(this driver cannot list them)");
     if (!api->function_count || !api->functions || !api->function_name) return;
-    if (api->function_count(&count, m->module) != CU_OK) return;
+    if (api->function_count(&count, m->image->module) != CU_OK) return;
     functions = calloc(count + 1, sizeof *functions);
-    if (functions && api->functions(functions, count, m->module) == CU_OK) {
+    if (functions && api->functions(functions, count, m->image->module) == CU_OK) {
         snprintf(text, text_bytes, "%s", count ? "" : "none");
         list_names(m, functions, count, text, text_bytes);
     }
@@ -151,7 +92,7 @@ static enum gpu_status find_function(struct gpu_cuda_module *m, const char *entr
 {
     struct gpu_cuda_device *d = m->device;
     int static_shared = 0;
-    cu_result rc = d->api.module_function(&k->function, m->module, entry);
+    cu_result rc = d->api.module_function(&k->function, m->image->module, entry);
 
     if (rc == CU_NOT_FOUND) return no_entry(m, entry, report);
     if (rc != CU_OK) return gpu_cuda_result(d, rc, "cuModuleGetFunction", report);
@@ -160,7 +101,7 @@ static enum gpu_status find_function(struct gpu_cuda_module *m, const char *entr
     if (rc == CU_OK)
         rc = d->api.function_get(&static_shared, CU_FUNC_STATIC_SHARED_BYTES, k->function);
     k->static_shared = (uint32_t)static_shared;
-    return reject(d, m->path, rc, &m->log, report);
+    return gpu_cuda_reject(d, m->path, rc, &m->image->log, report);
 }
 
 enum gpu_status gpu_cuda_resolve(struct gpu_module *module, const char *entry,
@@ -203,7 +144,7 @@ static void drop_module(struct gpu_cuda_device *d, struct gpu_cuda_module *m)
         free(k->name);
         free(k);
     }
-    if (!d->lost) d->api.module_unload(m->module);
+    gpu_cuda_image_give(d, m->image);
     free(m->path);
     free(m);
 }
@@ -215,5 +156,5 @@ void gpu_cuda_modules_drop_all(struct gpu_cuda_device *d)
         d->modules = m->next;
         drop_module(d, m);
     }
-    if (d->helpers && !d->lost) d->api.module_unload(d->helpers);
+    gpu_cuda_image_give(d, d->helpers);
 }

@@ -16,13 +16,12 @@ void gpu_cuda_helpers_load(struct gpu_cuda_device *d)
     struct gpu_report report = {0};
     cu_result rc;
 
-    if (gpu_cuda_load_image(d, "helper kernels", gpu_cuda_helper_ptx, &d->helper_log, &d->helpers,
-                            &report)) {
+    if (gpu_cuda_image_take(d, "helper kernels", gpu_cuda_helper_ptx, &d->helpers, &report)) {
         snprintf(d->info.helper_note, sizeof d->info.helper_note, "%.255s", report.text);
         return;
     }
-    rc = d->api.module_function(&d->transfer, d->helpers, "gpu_cuda_transfer");
-    if (rc == CU_OK) rc = d->api.module_function(&d->verify, d->helpers, "gpu_cuda_verify");
+    rc = d->api.module_function(&d->transfer, d->helpers->module, "gpu_cuda_transfer");
+    if (rc == CU_OK) rc = d->api.module_function(&d->verify, d->helpers->module, "gpu_cuda_verify");
     if (rc != CU_OK)
         gpu_cuda_describe(&d->api, rc, d->info.helper_note, sizeof d->info.helper_note);
     d->info.helper_kernels = rc == CU_OK;
