@@ -72,6 +72,7 @@ struct gpu_options {
     uint32_t watchdog_ms; /* a launch that takes longer is a "hang" finding; 0 = 20000 */
     uint32_t mma_arch;    /* simt: whose tensor core the MMA model imitates: 80, 90 or 120; 0 = 90 */
     int device_index;     /* cuda */
+    bool deferred;        /* cuda: launch returns while the kernel runs; finish tells what came of it */
 };
 
 struct gpu_device; /* opaque, one per worker process */
@@ -107,11 +108,14 @@ struct gpu_backend {
     /* Marks a whole buffer as never written (after the caller uploaded its poison), so that a
      * traced kernel that reads it before writing is found. No-op where the backend cannot see. */
     void (*mark_unwritten)(struct gpu_device *device, struct gpu_buffer *buffer);
-    /* Runs the kernel to completion. args[i] points at the i-th argument's value, as with
-     * cuLaunchKernel. GPU_FINDING when the run itself showed something wrong. */
+    /* Runs the kernel to completion, unless the options defer that. args[i] points at the i-th
+     * argument's value, as with cuLaunchKernel. GPU_FINDING when the run itself showed something
+     * wrong: of this kernel, or of one deferred before it. */
     enum gpu_status (*launch)(struct gpu_device *device, struct gpu_kernel *kernel,
                               struct gpu_dim grid, struct gpu_dim block, uint32_t shared_bytes,
                               void **args, struct gpu_report *report);
+    /* Waits for a deferred launch. GPU_OK where there is none. */
+    enum gpu_status (*finish)(struct gpu_device *device, struct gpu_report *report);
     /* GPU_FINDING "red-zone" if anything around the buffer changed since alloc. */
     enum gpu_status (*check_guards)(struct gpu_device *device, const struct gpu_buffer *buffer,
                                     struct gpu_report *report);

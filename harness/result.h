@@ -42,7 +42,7 @@ struct result {
     uint32_t identical, equivalent; /* SELECT rows */
     struct distribution spread;     /* of the elements compared by bound and the SELECT rows */
     double seconds;          /* wall time of the whole case */
-    double kernel_seconds;   /* of which in launches */
+    double kernel_seconds;   /* of which in launches and waiting for them */
     uint64_t digest;         /* of the outputs of the first run: equal on every backend */
     char text[RESULT_TEXT_MAX]; /* the failure, in lines; empty on a pass */
 };

@@ -51,11 +51,13 @@ static bool backend_failed(struct result *r, enum gpu_status status, const struc
                        "  %s\n", report->text);
 }
 
-static bool open_device(struct verify_context *x, const struct run_options *o, struct result *r)
+static bool open_device(struct verify_context *x, const struct run_options *o, bool deferred,
+                        struct result *r)
 {
     struct gpu_options options = {.trace = o->trace,
                                   .schedule = o->schedule,
-                                  .watchdog_ms = x->watchdog_ms};
+                                  .watchdog_ms = x->watchdog_ms,
+                                  .deferred = deferred};
     struct gpu_report report = {{0}, {0}};
     if (x->device) {
         x->backend->set_options(x->device, &options);
@@ -246,7 +248,7 @@ static bool collect(struct verify_context *x, const struct instance *in,
 bool run_open(struct verify_context *x, const struct op *op, const struct run_options *o,
               struct gpu_target *targets, struct result *r)
 {
-    return open_device(x, o, r) && load_targets(x, op, o->trace, targets, r);
+    return open_device(x, o, false, r) && load_targets(x, op, o->trace, targets, r);
 }
 
 void run_buffers_free(struct verify_context *x, const struct instance *in,
@@ -275,20 +277,47 @@ bool run_buffers_make(struct verify_context *x, const struct instance *in,
     return true;
 }
 
+bool run_start(struct verify_context *x, const struct case_line *c, const struct instance *in,
+               const struct run_options *o, struct started *run, struct result *r)
+{
+    struct gpu_target targets[OP_MODULES_MAX];
+    struct gpu_report report = {{0}, {0}};
+    *run = (struct started){.in = in, .options = o};
+    if (!open_device(x, o, true, r) || !load_targets(x, c->op, o->trace, targets, r) ||
+        !run_buffers_make(x, in, o, run->buffers, r))
+        return false;
+    double start = now();
+    enum gpu_status status = c->op->launch(targets, c, in, run->buffers, &report);
+    r->kernel_seconds += now() - start;
+    if (status == GPU_OK) return true;
+    run_buffers_free(x, in, run->buffers);
+    return backend_failed(r, status, &report);
+}
+
+bool run_finish(struct verify_context *x, struct started *run, struct outputs *out,
+                struct result *r)
+{
+    struct gpu_report report = {{0}, {0}};
+    memset(out, 0, sizeof *out);
+    double start = now();
+    enum gpu_status status = x->backend->finish(x->device, &report);
+    r->kernel_seconds += now() - start;
+    bool fine = status == GPU_OK ? collect(x, run->in, run->buffers, run->options, out, r)
+                                 : backend_failed(r, status, &report);
+    run_buffers_free(x, run->in, run->buffers);
+    if (!fine) outputs_free(out);
+    return fine;
+}
+
+void run_abandon(struct verify_context *x, struct started *run)
+{
+    run_buffers_free(x, run->in, run->buffers);
+}
+
 bool run_instance(struct verify_context *x, const struct case_line *c, const struct instance *in,
                   const struct run_options *o, struct outputs *out, struct result *r)
 {
-    struct gpu_target targets[OP_MODULES_MAX];
-    struct gpu_buffer buffers[INSTANCE_TENSORS_MAX];
-    struct gpu_report report = {{0}, {0}};
+    struct started run;
     memset(out, 0, sizeof *out);
-    if (!run_open(x, c->op, o, targets, r) || !run_buffers_make(x, in, o, buffers, r)) return false;
-    double start = now();
-    enum gpu_status status = c->op->launch(targets, c, in, buffers, &report);
-    r->kernel_seconds += now() - start;
-    bool fine = status == GPU_OK ? collect(x, in, buffers, o, out, r)
-                                 : backend_failed(r, status, &report);
-    run_buffers_free(x, in, buffers);
-    if (!fine) outputs_free(out);
-    return fine;
+    return run_start(x, c, in, o, &run, r) && run_finish(x, &run, out, r);
 }

@@ -24,6 +24,21 @@ void outputs_free(struct outputs *out);
 bool run_instance(struct verify_context *context, const struct case_line *c,
                   const struct instance *in, const struct run_options *options, struct outputs *out,
                   struct result *result);
+/* A launch under way, which a GPU may be at while its caller does other work. One at a time. */
+struct started {
+    const struct instance *in;
+    const struct run_options *options;
+    struct gpu_buffer buffers[INSTANCE_TENSORS_MAX];
+};
+/* run_instance in two halves. Instance and options must outlive the run. False with the verdict set
+ * and nothing under way; otherwise the run is to be finished or abandoned. */
+bool run_start(struct verify_context *context, const struct case_line *c,
+               const struct instance *in, const struct run_options *options, struct started *run,
+               struct result *result);
+/* Waits and checks. Gives the buffers back whatever it returns. */
+bool run_finish(struct verify_context *context, struct started *run, struct outputs *out,
+                struct result *result);
+void run_abandon(struct verify_context *context, struct started *run);
 /* The parts of it, for who launches more than once. Opens the device if it is not open and loads the
  * operation's modules into targets[OP_MODULES_MAX]. False with the verdict set. */
 bool run_open(struct verify_context *context, const struct op *op,

@@ -421,71 +421,84 @@ static bool check_repeats(struct verify_context *x, const struct case_line *c,
     return true;
 }
 
-/* Two launches that differ in everything that must not matter: fence side, poison, what the outputs
- * held, order of threads. */
-static bool check_two_runs(struct verify_context *x, const struct case_line *c,
-                           const struct instance *in, const struct outputs *a, struct result *r)
+/* What the second of the two launches differs in: everything that must not matter. Fence side,
+ * poison, what the outputs held, order of threads. */
+struct second_launch {
+    struct instance in;
+    struct run_options options;
+    struct outputs out;
+};
+
+/* Starts the second launch, asks the oracle while a GPU is at it, and compares the two. */
+static bool check_second(struct verify_context *x, const struct case_line *c,
+                         const struct instance *in, const struct outputs *a,
+                         struct second_launch *b, struct expected *e, struct result *r)
 {
-    struct run_options o = {GPU_FENCE_BEFORE, PATTERN_SECOND, case_seed(c) | 1, false};
-    struct instance huge;
-    struct outputs b;
+    struct started run;
     uint64_t count, first;
-    instance_init(&huge, POISON_HUGE);
-    if (!verify_build(x, c, &huge, r)) {
-        instance_free(&huge);
-        return false;
+    if (!run_start(x, c, &b->in, &b->options, &run, r)) return false;
+    r->digest = digest_outputs(in, a);
+    if (!expected_alloc(in, e)) {
+        run_abandon(x, &run);
+        return result_fail(r, VERDICT_ERROR, "memory", "  no memory for the oracle\n");
     }
-    bool fine = run_instance(x, c, &huge, &o, &b, r);
-    if (fine) {
-        r->checks[CHECK_POISON]++;
-        r->checks[CHECK_WRITTEN]++;
-        r->checks[CHECK_DETERMINISM]++;
-        r->checks[CHECK_SCHEDULE] += x->backend == &gpu_backend_simt;
-        if (first_difference(in, a, &b, &count, &first) >= 0)
-            fine = attribute_difference(x, c, in, &huge, &o, a, &b, r);
-        outputs_free(&b);
-    }
-    instance_free(&huge);
-    return fine;
+    c->op->oracle(c, in, x->model ? x->model : c->op->model, (const uint8_t *const *)a->dense, e);
+    if (!run_finish(x, &run, &b->out, r)) return false;
+    r->checks[CHECK_POISON]++;
+    r->checks[CHECK_WRITTEN]++;
+    r->checks[CHECK_DETERMINISM]++;
+    r->checks[CHECK_SCHEDULE] += x->backend == &gpu_backend_simt;
+    return first_difference(in, a, &b->out, &count, &first) < 0 ||
+           attribute_difference(x, c, in, &b->in, &b->options, a, &b->out, r);
 }
 
-static void verify_outputs(struct verify_context *x, const struct case_line *c,
-                           const struct instance *in, const struct outputs *out, struct result *r)
+static bool check_outputs(struct verify_context *x, const struct case_line *c,
+                          const struct instance *in, const struct outputs *out,
+                          struct second_launch *second, struct result *r)
 {
     struct expected e[INSTANCE_TENSORS_MAX];
     memset(e, 0, sizeof e);
-    r->digest = digest_outputs(in, out);
-    if (check_two_runs(x, c, in, out, r) && check_repeats(x, c, in, out, r)) {
-        if (!expected_alloc(in, e)) {
-            result_fail(r, VERDICT_ERROR, "memory", "  no memory for the oracle\n");
-        } else {
-            const struct ref_error_model *model = x->model ? x->model : c->op->model;
-            c->op->oracle(c, in, model, (const uint8_t *const *)out->dense, e);
-            bool fine = verify_judge(in, out, e, check_names[CHECK_CONTRACT], r);
-            if (fine && x->trace) fine = check_access(x, c, in, out, r);
-            if (fine && x->relations) fine = check_relations(x, c, in, out, e, r);
-            if (fine) r->verdict = VERDICT_PASS;
-        }
-    }
+    bool fine = check_second(x, c, in, out, second, e, r) && check_repeats(x, c, in, out, r) &&
+                verify_judge(in, out, e, check_names[CHECK_CONTRACT], r);
+    if (fine && x->trace) fine = check_access(x, c, in, out, r);
+    if (fine && x->relations) fine = check_relations(x, c, in, out, e, r);
     expected_free(e);
+    return fine;
+}
+
+/* All that launches. Builds the second instance while a GPU is at the first. */
+static bool check_launches(struct verify_context *x, const struct case_line *c,
+                           const struct instance *in, struct result *r)
+{
+    struct second_launch second = {
+        .options = {GPU_FENCE_BEFORE, PATTERN_SECOND, case_seed(c) | 1, false}};
+    struct started run;
+    struct outputs out;
+    if (!run_start(x, c, in, &first_run, &run, r)) return false;
+    instance_init(&second.in, POISON_HUGE);
+    bool built = verify_build(x, c, &second.in, r), fine = false;
+    if (!built) {
+        run_abandon(x, &run);
+    } else if (run_finish(x, &run, &out, r)) {
+        fine = check_outputs(x, c, in, &out, &second, r);
+        outputs_free(&out);
+    }
+    outputs_free(&second.out);
+    instance_free(&second.in);
+    return fine;
 }
 
 void verify_case(struct verify_context *x, const struct case_line *c, struct result *r)
 {
     struct timespec start, end;
     struct instance in;
-    struct outputs out;
     memset(r, 0, sizeof *r);
     r->verdict = VERDICT_ERROR;
     clock_gettime(CLOCK_MONOTONIC, &start);
     instance_init(&in, POISON_NAN);
-    if (admitted(c, NULL, r)) {
-        if (verify_build(x, c, &in, r) && admitted(c, &in, r) &&
-            run_instance(x, c, &in, &first_run, &out, r)) {
-            verify_outputs(x, c, &in, &out, r);
-            outputs_free(&out);
-        }
-    }
+    if (admitted(c, NULL, r) && verify_build(x, c, &in, r) && admitted(c, &in, r) &&
+        check_launches(x, c, &in, r))
+        r->verdict = VERDICT_PASS;
     if (r->verdict == VERDICT_PASS && !r->compared)
         result_fail(r, VERDICT_ERROR, "nothing-compared",
                     "  the case gave nothing to compare: it proves nothing\n");

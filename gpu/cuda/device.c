@@ -268,5 +268,6 @@ const struct gpu_backend gpu_backend_cuda = {
     .download = gpu_cuda_download,
     .mark_unwritten = cuda_mark_unwritten,
     .launch = gpu_cuda_launch,
+    .finish = gpu_cuda_finish,
     .check_guards = gpu_cuda_check_guards,
 };

@@ -13,13 +13,13 @@
 #define GPU_CUDA_RED_WORD 0x7fff7fffu
 #define GPU_CUDA_PAGE 4096u                 /* segments are whole pages, with a page of margin */
 #define GPU_CUDA_GUARD_BYTES (256ull << 20) /* unmapped addresses on each side of a region */
-#define GPU_CUDA_MIRROR_MAX (256u << 10)    /* a buffer whose segments exceed this has no mirror */
-#define GPU_CUDA_EAGER_BYTES (2u << 20)     /* mirrors up to this in all come back with a launch */
+#define GPU_CUDA_MIRROR_MAX (4u << 20)      /* a buffer whose segments exceed this has no mirror */
+#define GPU_CUDA_EAGER_BYTES (16u << 20)    /* mirrors up to this in all come back with a launch */
 #define GPU_CUDA_OP_BYTES 8192u             /* what one block of the transfer kernel moves */
 #define GPU_CUDA_TABLE_OPS 8192u
 #define GPU_CUDA_STAGE_BYTES (8u << 20) /* pinned staging of buffers without a mirror */
 #define GPU_CUDA_SMALLEST_PINNED 8192u
-#define GPU_CUDA_PINNED_CLASSES 6u /* 8 KiB << 0..5: up to GPU_CUDA_MIRROR_MAX */
+#define GPU_CUDA_PINNED_CLASSES 10u /* 8 KiB << 0..9: up to GPU_CUDA_MIRROR_MAX */
 
 struct gpu_cuda_range {
     uint64_t lo, hi; /* device addresses, [lo, hi) */
@@ -147,6 +147,7 @@ struct gpu_cuda_device {
     struct gpu_cuda_table copies, fills, checks;
     uint64_t *results; /* pinned, one a check */
     bool in_flight;    /* something was enqueued since the last wait */
+    bool pulling;      /* a pull is under way: the next wait ends it */
     /* Pinned: the last wait that the stream has reached, written by the device. To look at it takes
      * no lock of the driver, which threads that share a context would fight over. */
     volatile uint32_t *reached;
@@ -191,7 +192,9 @@ enum gpu_status gpu_cuda_wait(struct gpu_cuda_device *d, struct gpu_report *repo
 enum gpu_status gpu_cuda_launch(struct gpu_device *device, struct gpu_kernel *kernel,
                                 struct gpu_dim grid, struct gpu_dim block, uint32_t shared_bytes,
                                 void **args, struct gpu_report *report);
-/* Behind anything that may have changed buffers: brings mirrors back and waits. */
+enum gpu_status gpu_cuda_finish(struct gpu_device *device, struct gpu_report *report);
+/* Behind anything that may have changed buffers: has mirrors brought back, and waits unless that is
+ * deferred. */
 enum gpu_status gpu_cuda_behind(struct gpu_cuda_device *d, struct gpu_report *report);
 
 /* region.c. `granules` is rounded up to a size class. */
@@ -222,6 +225,7 @@ void gpu_cuda_helpers_load(struct gpu_cuda_device *d);
 void gpu_cuda_helpers_disable(struct gpu_device *device);
 enum gpu_status gpu_cuda_flush(struct gpu_cuda_device *d, struct gpu_report *report);
 enum gpu_status gpu_cuda_pull(struct gpu_cuda_device *d, struct gpu_report *report);
+/* Reads the answers of a pull that has come back. */
 void gpu_cuda_pull_finish(struct gpu_cuda_device *d);
 /* Flushes, pulls and waits where launches have run since the last pull. */
 enum gpu_status gpu_cuda_refresh(struct gpu_cuda_device *d, struct gpu_report *report);

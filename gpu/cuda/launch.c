@@ -126,40 +126,50 @@ static void forget_launched(struct gpu_cuda_table *table)
     if (table->start == table->n) table->start = table->n = 0;
 }
 
-/* Asks the stream for a sign, and waits for it as long as a small case takes. A fault gives none:
- * the stream itself tells then, as it does where the driver cannot give signs. */
-static void wait_for_sign(struct gpu_cuda_device *d, uint64_t start)
+/* Asks the stream for a sign, and waits for it as long as a small case takes. The stream gives it
+ * behind all its work and with that work's writes seen. A fault gives none: the stream itself tells
+ * then, as it does where the driver cannot give signs. */
+static bool wait_for_sign(struct gpu_cuda_device *d, uint64_t start)
 {
     uint32_t ticket = d->waits + 1;
 
     if (!d->api.write_word || d->mode != GPU_CUDA_RUNNING ||
         d->api.write_word(d->stream, (cu_address)(uintptr_t)d->reached, ticket, 0) != CU_OK)
-        return;
+        return false;
     d->waits = ticket;
     while (*d->reached != ticket && now_ns() - start < SPIN_NS) sched_yield();
+    return *d->reached == ticket;
+}
+
+static void all_reached(struct gpu_cuda_device *d)
+{
+    d->running[0] = '\0';
+    d->in_flight = false;
+    d->stage_used = 0;
+    if (d->pulling) gpu_cuda_pull_finish(d);
+    forget_launched(&d->copies);
+    forget_launched(&d->fills);
+    forget_launched(&d->checks);
 }
 
 enum gpu_status gpu_cuda_wait(struct gpu_cuda_device *d, struct gpu_report *report)
 {
     uint32_t ms = d->options.watchdog_ms ? d->options.watchdog_ms : DEFAULT_WATCHDOG_MS;
     uint64_t start = now_ns(), limit = (uint64_t)ms * 1000000u, waited = 0;
-    cu_result rc;
+    cu_result rc = CU_OK;
 
-    wait_for_sign(d, start);
+    if (wait_for_sign(d, start)) {
+        all_reached(d);
+        return GPU_OK;
+    }
     while ((rc = d->api.stream_query(d->stream)) == CU_NOT_READY) {
         waited = now_ns() - start;
         if (waited > limit) return hang(d, limit, report);
         pause_for(waited);
     }
     enum gpu_status status = gpu_cuda_result(d, rc, "cuStreamQuery", report);
-    if (status != GPU_OK) return status;
-    d->running[0] = '\0';
-    d->in_flight = false;
-    d->stage_used = 0;
-    forget_launched(&d->copies);
-    forget_launched(&d->fills);
-    forget_launched(&d->checks);
-    return GPU_OK;
+    if (status == GPU_OK) all_reached(d);
+    return status;
 }
 
 enum gpu_status gpu_cuda_behind(struct gpu_cuda_device *d, struct gpu_report *report)
@@ -169,9 +179,16 @@ enum gpu_status gpu_cuda_behind(struct gpu_cuda_device *d, struct gpu_report *re
 
     d->launch_epoch++;
     if (eager) status = gpu_cuda_pull(d, report);
-    if (status == GPU_OK) status = gpu_cuda_wait(d, report);
-    if (status == GPU_OK && eager) gpu_cuda_pull_finish(d);
+    if (status == GPU_OK && !d->options.deferred) status = gpu_cuda_wait(d, report);
     return status;
+}
+
+enum gpu_status gpu_cuda_finish(struct gpu_device *device, struct gpu_report *report)
+{
+    struct gpu_cuda_device *d = gpu_cuda_of(device);
+    enum gpu_status status = gpu_cuda_ready(d, "finish", report);
+
+    return status == GPU_OK && d->in_flight ? gpu_cuda_wait(d, report) : status;
 }
 
 /* Dynamic shared memory above 48 KiB has to be asked for, once a kernel. All that a block has, so
@@ -219,6 +236,9 @@ enum gpu_status gpu_cuda_launch(struct gpu_device *device, struct gpu_kernel *ke
     struct gpu_cuda_kernel *k = (struct gpu_cuda_kernel *)kernel;
     enum gpu_status status = gpu_cuda_alive(d, "launch", report);
 
+    /* A deferred kernel answers for itself. */
+    if (status == GPU_OK && d->mode == GPU_CUDA_RUNNING && d->running[0])
+        status = gpu_cuda_wait(d, report);
     if (status == GPU_OK) status = allow_shared(d, k, shared_bytes, report);
     if (status == GPU_OK && d->mode == GPU_CUDA_RUNNING) status = gpu_cuda_flush(d, report);
     if (status == GPU_OK) status = enqueue(d, k, grid, block, shared_bytes, args, report);

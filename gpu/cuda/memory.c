@@ -269,8 +269,11 @@ void gpu_cuda_free(struct gpu_device *device, struct gpu_buffer *buffer)
 {
     struct gpu_cuda_device *d = gpu_cuda_of(device);
     struct gpu_cuda_buffer *b = buffer->impl;
+    struct gpu_report ignored;
 
     if (!b) return;
+    /* A kernel that nobody finished may still use it. What became of it, a lost context remembers. */
+    if (d->running[0] && !d->lost) gpu_cuda_wait(d, &ignored);
     if (b->previous)
         b->previous->next = b->next;
     else

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define CHUNK_BYTES (4u << 20)
+#define CHUNK_BYTES (8u << 20)
 
 void *gpu_cuda_pinned_make(struct gpu_cuda_device *d, uint64_t bytes)
 {

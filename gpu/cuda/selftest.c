@@ -36,6 +36,8 @@ static const struct selftest_check checks[] = {
     {"fault-misaligned", selftest_fault_misaligned, false},
     {"fault-trap", selftest_fault_trap, false},
     {"hang", selftest_hang, true},
+    {"deferred", selftest_deferred, true},
+    {"deferred-fault", selftest_deferred_fault, false},
     {"entries", selftest_entries, false},
     {"bad-module", selftest_bad_module, false},
     {"shared", selftest_shared, false},

@@ -1,6 +1,7 @@
 /* Self-test: what must fault, each in a process of its own, and what is left afterwards. */
 #include "selftest_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A first access inside must pass; one outside must be a finding; then everything is lost. */
@@ -148,4 +149,69 @@ void selftest_hang(struct selftest *t)
     if (selftest_expect(t, status == GPU_FINDING && !strcmp(t->report.rule, "hang") && ms < 1500,
                         "status %d after %.0f ms: %s", (int)status, ms, t->report.text))
         expect_lost(t, &b);
+}
+
+static void defer(struct selftest *t, uint32_t watchdog_ms)
+{
+    struct gpu_options options = {.watchdog_ms = watchdog_ms, .deferred = true};
+
+    gpu_backend_cuda.set_options(t->device, &options);
+}
+
+static double launch_ms(struct selftest *t, const char *entry, void **args)
+{
+    uint64_t start = selftest_now_ns();
+
+    if (!selftest_need(t, selftest_run(t, entry, 1, 0, args), "deferred launch")) return INFINITY;
+    return (double)(selftest_now_ns() - start) / 1e6;
+}
+
+/* A deferred launch comes back at once; finish, a download or the next launch waits for it, and a
+ * hang is the finding of whichever comes first. */
+void selftest_deferred(struct selftest *t)
+{
+    struct gpu_buffer b;
+    uint64_t ns = 50000000, start;
+    uint32_t n = 1, first = 7, got = 0;
+
+    if (!selftest_open(t, 300) || !selftest_alloc(t, &b, "out", 4, GPU_FENCE_AFTER)) return;
+    void *spin[] = {&b.address, &ns}, *iota[] = {&b.address, &n, &first};
+    if (!selftest_need(t, selftest_run(t, "selftest_iota", 1, 0, iota), "the first launch")) return;
+    defer(t, 300);
+    start = selftest_now_ns();
+    double launched = launch_ms(t, "selftest_spin", spin);
+    if (!selftest_need(t, gpu_backend_cuda.finish(t->device, &t->report), "finish")) return;
+    double finished = (double)(selftest_now_ns() - start) / 1e6;
+    selftest_expect(t, launched < 25 && finished >= 40, "50 ms: launched in %.1f, finished in %.1f",
+                    launched, finished);
+    launch_ms(t, "selftest_spin", spin);
+    double second = launch_ms(t, "selftest_iota", iota);
+    if (!selftest_need(t, gpu_backend_cuda.download(t->device, &b, 0, &got, 4, &t->report),
+                       "download"))
+        return;
+    selftest_expect(t, second >= 30 && got == first, "the next launch waited %.1f ms, then %u",
+                    second, got);
+    ns = 3000000000u;
+    launch_ms(t, "selftest_spin", spin);
+    enum gpu_status status = selftest_run(t, "selftest_iota", 1, 0, iota);
+    if (selftest_expect(t, status == GPU_FINDING && !strcmp(t->report.rule, "hang") &&
+                               strstr(t->report.text, "selftest_spin"),
+                        "a hang, told by the next launch: status %d: %s", (int)status,
+                        t->report.text))
+        expect_lost(t, &b);
+}
+
+void selftest_deferred_fault(struct selftest *t)
+{
+    struct gpu_buffer b;
+
+    if (!selftest_alloc(t, &b, "out", 4, GPU_FENCE_AFTER)) return;
+    void *args[] = {&b.address};
+    defer(t, 0);
+    /* The fault may be known before the launch has come back. */
+    enum gpu_status status = selftest_run(t, "selftest_trap", 1, 0, args);
+    if (status == GPU_OK) status = gpu_backend_cuda.finish(t->device, &t->report);
+    selftest_expect(t, strstr(t->report.text, "selftest_trap") != NULL, "the kernel is named: %s",
+                    t->report.text);
+    expect_fault(t, status, &b);
 }

@@ -73,6 +73,8 @@ void selftest_fault_empty(struct selftest *t);
 void selftest_fault_misaligned(struct selftest *t);
 void selftest_fault_trap(struct selftest *t);
 void selftest_hang(struct selftest *t);
+void selftest_deferred(struct selftest *t);
+void selftest_deferred_fault(struct selftest *t);
 /* selftest_run.c */
 void selftest_entries(struct selftest *t);
 void selftest_bad_module(struct selftest *t);

@@ -355,7 +355,9 @@ cu_result fake_cuStreamWriteValue32_v2(cu_stream stream, cu_address address, uin
     (void)stream;
     ENTER();
     if (flags) return CU_INVALID_VALUE;
-    if (now_ns() >= busy_until) *(uint32_t *)(uintptr_t)address = value;
+    if (now_ns() < busy_until) return CU_OK;
+    fake_cuda_in_flight = false;
+    *(uint32_t *)(uintptr_t)address = value;
     return CU_OK;
 }
 

@@ -177,7 +177,9 @@ enum gpu_status gpu_cuda_pull(struct gpu_cuda_device *d, struct gpu_report *repo
     for (struct gpu_cuda_buffer *b = d->live; b && status == GPU_OK; b = b->next)
         if (b->mirror && !b->dirty) status = add_mirror(d, b, true, report);
     if (status == GPU_OK) status = run_table(d, &d->copies, true, report);
-    return status == GPU_OK ? run_checks(d, report) : status;
+    if (status == GPU_OK) status = run_checks(d, report);
+    d->pulling = status == GPU_OK;
+    return status;
 }
 
 void gpu_cuda_pull_finish(struct gpu_cuda_device *d)
@@ -190,6 +192,7 @@ void gpu_cuda_pull_finish(struct gpu_cuda_device *d)
             b->far_hit = d->results[b->check_at + i];
     }
     d->pulled_epoch = d->launch_epoch;
+    d->pulling = false;
 }
 
 enum gpu_status gpu_cuda_refresh(struct gpu_cuda_device *d, struct gpu_report *report)
@@ -197,10 +200,8 @@ enum gpu_status gpu_cuda_refresh(struct gpu_cuda_device *d, struct gpu_report *r
     enum gpu_status status;
 
     if (d->pulled_epoch == d->launch_epoch) return GPU_OK;
-    status = gpu_cuda_pull(d, report);
-    if (status == GPU_OK) status = gpu_cuda_wait(d, report);
-    if (status == GPU_OK) gpu_cuda_pull_finish(d);
-    return status;
+    status = d->pulling ? GPU_OK : gpu_cuda_pull(d, report);
+    return status == GPU_OK ? gpu_cuda_wait(d, report) : status;
 }
 
 /* A piece of the stage, at most half of it; waits for its earlier use to end when it is full. */

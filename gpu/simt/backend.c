@@ -61,6 +61,14 @@ static const struct gpu_limits *get_limits(const struct gpu_device *device)
     return &limits;
 }
 
+/* A launch runs to completion here. */
+static enum gpu_status finish(struct gpu_device *device, struct gpu_report *report)
+{
+    (void)device;
+    (void)report;
+    return GPU_OK;
+}
+
 const struct gpu_backend gpu_backend_simt = {
     .name = "simt",
     .open = open_device,
@@ -75,5 +83,6 @@ const struct gpu_backend gpu_backend_simt = {
     .download = simt_download,
     .mark_unwritten = simt_mark_unwritten,
     .launch = simt_launch,
+    .finish = finish,
     .check_guards = simt_check_guards,
 };
