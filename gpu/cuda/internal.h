@@ -1,7 +1,7 @@
 /* Shared between the files of the CUDA backend; nobody else includes this.
  *
  * region    a reserved address range with the granules mapped in it (region.c, pooled)
- * buffer    what lies in a region: extents, the segments that travel as its mirror (memory.c)
+ * buffer    what lies in a region (place.c): extents, the segments that travel as its mirror (memory.c)
  * transfer  the pinned tables and the two helper kernels that move mirrors (transfer.c)
  * launch    running, waiting with a deadline, and what the driver's results mean (launch.c) */
 #ifndef ATTEST_GPU_CUDA_INTERNAL_H
@@ -13,6 +13,7 @@
 #define GPU_CUDA_RED_WORD 0x7fff7fffu
 #define GPU_CUDA_PAGE 4096u                 /* segments are whole pages, with a page of margin */
 #define GPU_CUDA_GUARD_BYTES (256ull << 20) /* unmapped addresses on each side of a region */
+#define GPU_CUDA_WIDE_BYTES (16ull << 30)   /* ... and below a wide one */
 #define GPU_CUDA_MIRROR_MAX (4u << 20)      /* a buffer whose segments exceed this has no mirror */
 #define GPU_CUDA_EAGER_BYTES (16u << 20)    /* mirrors up to this in all come back with a launch */
 #define GPU_CUDA_OP_BYTES 8192u             /* what one block of the transfer kernel moves */
@@ -30,6 +31,7 @@ struct gpu_cuda_region {
     struct gpu_cuda_range *runs; /* mapped, ascending, not adjacent */
     uint32_t n_runs;
     uint32_t granules;  /* of a pooled region; 0: sparse, with handles of its own */
+    bool wide;          /* pooled, for a buffer that is backed at its far end only */
     cu_handle *handles; /* sparse: one a granule */
     uint64_t n_handles;
     struct gpu_cuda_range dirty; /* pooled: the part that may differ from the red-zone pattern */
@@ -197,15 +199,15 @@ enum gpu_status gpu_cuda_finish(struct gpu_device *device, struct gpu_report *re
  * deferred. */
 enum gpu_status gpu_cuda_behind(struct gpu_cuda_device *d, struct gpu_report *report);
 
-/* region.c. `granules` is rounded up to a size class. */
-enum gpu_status gpu_cuda_region_take(struct gpu_cuda_device *d, uint64_t granules,
+/* region.c. `granules` is rounded up to a size class unless the region is to be wide. */
+enum gpu_status gpu_cuda_region_take(struct gpu_cuda_device *d, uint64_t granules, bool wide,
                                      struct gpu_cuda_region **region, struct gpu_report *report);
 /* Gives a region of either kind back; makes no driver call. */
 void gpu_cuda_region_put(struct gpu_cuda_device *d, struct gpu_cuda_region *region);
 /* Unmaps what is doomed; waits first where work is in flight. */
 enum gpu_status gpu_cuda_region_bury(struct gpu_cuda_device *d, struct gpu_report *report);
-/* Reserves `bytes` between guards without mapping anything. */
-enum gpu_status gpu_cuda_region_reserve(struct gpu_cuda_device *d, uint64_t bytes,
+/* Reserves `bytes` without mapping anything, `before` below them and a guard above. */
+enum gpu_status gpu_cuda_region_reserve(struct gpu_cuda_device *d, uint64_t before, uint64_t bytes,
                                         struct gpu_cuda_region **region, struct gpu_report *report);
 enum gpu_status gpu_cuda_region_map_sparse(struct gpu_cuda_device *d,
                                            struct gpu_cuda_region *region,
@@ -239,6 +241,14 @@ enum gpu_status gpu_cuda_fill(struct gpu_cuda_device *d, struct gpu_cuda_range r
 /* Launches fills that are still pending. */
 enum gpu_status gpu_cuda_run_fills(struct gpu_cuda_device *d, struct gpu_report *report);
 extern const char gpu_cuda_helper_ptx[];
+
+/* place.c. A power of two. */
+uint64_t gpu_cuda_alignment(const struct gpu_buffer_desc *desc);
+/* Takes a region for the buffer and sets address and extents. */
+enum gpu_status gpu_cuda_place(struct gpu_cuda_device *d, const struct gpu_buffer_desc *desc,
+                               struct gpu_cuda_buffer *b, struct gpu_report *report);
+/* Appends a range, merging it into the last one where they touch. */
+void gpu_cuda_range_append(struct gpu_cuda_range *list, uint32_t *n, uint64_t lo, uint64_t hi);
 
 /* memory.c, guard.c: the table's entries. */
 enum gpu_status gpu_cuda_alloc(struct gpu_device *device, const struct gpu_buffer_desc *desc,

@@ -1,17 +1,8 @@
-/* Buffers: where they lie in their regions, what of them travels, and copies. */
+/* Buffers: what of them travels, their red zones, and copies. */
 #include "internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static uint64_t alignment_of(const struct gpu_buffer_desc *desc)
-{
-    uint64_t wanted = desc->elem_bytes > desc->align_bytes ? desc->elem_bytes : desc->align_bytes;
-    uint64_t power = 1;
-
-    while (power < wanted) power *= 2;
-    return power;
-}
 
 static enum gpu_status check_descriptor(const struct gpu_cuda_device *d,
                                         const struct gpu_buffer_desc *desc,
@@ -19,7 +10,7 @@ static enum gpu_status check_descriptor(const struct gpu_cuda_device *d,
 {
     uint64_t end = 0;
 
-    if (alignment_of(desc) > d->granule)
+    if (gpu_cuda_alignment(desc) > d->granule)
         return gpu_cuda_fail(report, "bad-descriptor", "'%s' wants alignment %u; the most is %llu",
                              desc->name, desc->align_bytes, (unsigned long long)d->granule);
     if (desc->size_bytes > 1ull << 46)
@@ -40,29 +31,6 @@ static enum gpu_status check_descriptor(const struct gpu_cuda_device *d,
     return GPU_OK;
 }
 
-/* Appends a range, merging it into the last one where they touch. */
-static void append(struct gpu_cuda_range *list, uint32_t *n, uint64_t lo, uint64_t hi)
-{
-    if (lo >= hi) return;
-    if (*n && lo <= list[*n - 1].hi) {
-        if (hi > list[*n - 1].hi) list[*n - 1].hi = hi;
-        return;
-    }
-    list[(*n)++] = (struct gpu_cuda_range){lo, hi};
-}
-
-static bool make_extents(struct gpu_cuda_buffer *b, const struct gpu_buffer_desc *desc)
-{
-    b->extents = calloc(desc->n_extents + 1, sizeof *b->extents);
-    if (!b->extents) return false;
-    if (!desc->n_extents) append(b->extents, &b->n_extents, b->address, b->address + b->size_bytes);
-    for (uint32_t i = 0; i < desc->n_extents; i++) {
-        uint64_t lo = b->address + desc->extents[i].offset_bytes;
-        append(b->extents, &b->n_extents, lo, lo + desc->extents[i].size_bytes);
-    }
-    return true;
-}
-
 /* Segments are the pages of each extent and one page on either side, inside the mapping. */
 static bool make_segments(struct gpu_cuda_buffer *b)
 {
@@ -77,7 +45,7 @@ static bool make_segments(struct gpu_cuda_buffer *b)
         while (r->runs[run].hi < b->extents[i].hi) run++;
         lo = lo < r->runs[run].lo ? r->runs[run].lo : lo;
         hi = hi > r->runs[run].hi ? r->runs[run].hi : hi;
-        append(b->segments, &b->n_segments, lo, hi);
+        gpu_cuda_range_append(b->segments, &b->n_segments, lo, hi);
     }
     for (uint32_t i = 0; i < b->n_segments; i++)
         b->mirror_bytes += b->segments[i].hi - b->segments[i].lo;
@@ -94,10 +62,10 @@ static bool make_far(struct gpu_cuda_buffer *b)
     for (uint32_t i = 0; i < r->n_runs; i++) {
         uint64_t at = r->runs[i].lo;
         for (; s < b->n_segments && b->segments[s].hi <= r->runs[i].hi; s++) {
-            append(b->far, &b->n_far, at, b->segments[s].lo);
+            gpu_cuda_range_append(b->far, &b->n_far, at, b->segments[s].lo);
             at = b->segments[s].hi;
         }
-        append(b->far, &b->n_far, at, r->runs[i].hi);
+        gpu_cuda_range_append(b->far, &b->n_far, at, r->runs[i].hi);
     }
     return true;
 }
@@ -107,6 +75,11 @@ static void red_bytes(uint8_t *host, uint64_t bytes)
     const uint32_t word = GPU_CUDA_RED_WORD;
 
     for (uint64_t i = 0; i < bytes; i += sizeof word) memcpy(host + i, &word, sizeof word);
+}
+
+static struct gpu_cuda_range both(struct gpu_cuda_range a, struct gpu_cuda_range b)
+{
+    return (struct gpu_cuda_range){a.lo > b.lo ? a.lo : b.lo, a.hi < b.hi ? a.hi : b.hi};
 }
 
 /* The red zone of a new buffer: what its region's last user left, and what lies in its own
@@ -122,16 +95,8 @@ static enum gpu_status paint(struct gpu_cuda_device *d, struct gpu_cuda_buffer *
     if (!r->granules)
         for (uint32_t i = 0; i < r->n_runs && status == GPU_OK; i++)
             status = gpu_cuda_fill(d, r->runs[i], report);
-    if (r->granules && r->dirty.lo < whole.lo)
-        status = gpu_cuda_fill(
-            d,
-            (struct gpu_cuda_range){r->dirty.lo, r->dirty.hi < whole.lo ? r->dirty.hi : whole.lo},
-            report);
-    if (r->granules && status == GPU_OK && r->dirty.hi > whole.hi)
-        status = gpu_cuda_fill(
-            d,
-            (struct gpu_cuda_range){r->dirty.lo > whole.hi ? r->dirty.lo : whole.hi, r->dirty.hi},
-            report);
+    for (uint32_t i = 0; r->granules && i < b->n_far && status == GPU_OK; i++)
+        status = gpu_cuda_fill(d, both(b->far[i], r->dirty), report);
     if (b->mirror) red_bytes(b->mirror, b->mirror_bytes);
     if (b->mirror || !r->granules || status != GPU_OK) return status;
     status = gpu_cuda_fill(d, (struct gpu_cuda_range){whole.lo, gpu_cuda_up(b->extents[0].lo, 16)},
@@ -139,48 +104,6 @@ static enum gpu_status paint(struct gpu_cuda_device *d, struct gpu_cuda_buffer *
     if (status == GPU_OK)
         status = gpu_cuda_fill(
             d, (struct gpu_cuda_range){gpu_cuda_down(b->extents[0].hi, 16), whole.hi}, report);
-    return status;
-}
-
-/* Takes a region for a buffer that is backed as a whole. */
-static enum gpu_status place_whole(struct gpu_cuda_device *d, const struct gpu_buffer_desc *desc,
-                                   struct gpu_cuda_buffer *b, struct gpu_report *report)
-{
-    uint64_t bytes = gpu_cuda_up(desc->size_bytes, alignment_of(desc));
-    enum gpu_status status =
-        gpu_cuda_region_take(d, gpu_cuda_up(bytes, d->granule) / d->granule, &b->region, report);
-
-    if (status != GPU_OK) return status;
-    b->address =
-        desc->fence == GPU_FENCE_AFTER ? b->region->runs[0].hi - bytes : b->region->runs[0].lo;
-    return make_extents(b, desc)
-               ? GPU_OK
-               : gpu_cuda_fail(report, "out-of-memory", "no host memory for '%s'", desc->name);
-}
-
-/* Reserves the whole and maps the granules that hold a part of an extent. */
-static enum gpu_status place_sparse(struct gpu_cuda_device *d, const struct gpu_buffer_desc *desc,
-                                    struct gpu_cuda_buffer *b, struct gpu_report *report)
-{
-    uint64_t bytes = gpu_cuda_up(desc->size_bytes, alignment_of(desc));
-    uint64_t mapped = gpu_cuda_up(bytes, d->granule);
-    struct gpu_cuda_range *runs;
-    uint32_t n_runs = 0;
-    enum gpu_status status = gpu_cuda_region_reserve(d, mapped, &b->region, report);
-
-    if (status != GPU_OK) return status;
-    b->address = b->region->reserved + GPU_CUDA_GUARD_BYTES;
-    if (desc->fence == GPU_FENCE_AFTER) b->address += mapped - bytes;
-    runs = calloc(desc->n_extents, sizeof *runs);
-    if (!runs || !make_extents(b, desc)) {
-        free(runs);
-        return gpu_cuda_fail(report, "out-of-memory", "no host memory for '%s'", desc->name);
-    }
-    for (uint32_t i = 0; i < b->n_extents; i++)
-        append(runs, &n_runs, gpu_cuda_down(b->extents[i].lo, d->granule),
-               gpu_cuda_up(b->extents[i].hi, d->granule));
-    status = gpu_cuda_region_map_sparse(d, b->region, runs, n_runs, report);
-    free(runs);
     return status;
 }
 
@@ -197,7 +120,7 @@ static enum gpu_status fill_buffer(struct gpu_cuda_device *d, const struct gpu_b
                                    struct gpu_cuda_buffer *b, struct gpu_report *report)
 {
     enum gpu_status status =
-        desc->n_extents ? place_sparse(d, desc, b, report) : place_whole(d, desc, b, report);
+        gpu_cuda_place(d, desc, b, report);
 
     if (status != GPU_OK || !b->n_extents) return status;
     if (!make_segments(b) || !make_far(b))

@@ -1,8 +1,10 @@
 /* Reserved addresses and the memory mapped in them.
  *
  * A pooled region maps a run of granules between two unmapped guards and is reused for the life of
- * the process; a sparse one maps single granules inside a large reservation and lives as long as
- * its buffer, but its granules are reused. */
+ * the process; one kind has small guards, the wide kind a large one below, so that a page with a high
+ * id can be backed without what lies before it. A sparse region maps single granules inside a large
+ * reservation and lives as long as its buffer, but its granules are reused. Mapping is slow, and
+ * threads that share a context wait for each other's. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -17,14 +19,14 @@ static uint64_t size_class(uint64_t granules)
     return (granules + step - 1) / step * step;
 }
 
-enum gpu_status gpu_cuda_region_reserve(struct gpu_cuda_device *d, uint64_t bytes,
+enum gpu_status gpu_cuda_region_reserve(struct gpu_cuda_device *d, uint64_t before, uint64_t bytes,
                                         struct gpu_cuda_region **region, struct gpu_report *report)
 {
     struct gpu_cuda_region *r = calloc(1, sizeof *r);
     cu_address address = 0;
 
     if (!r) return gpu_cuda_fail(report, "out-of-memory", "no host memory for a region");
-    r->reserved_bytes = bytes + 2 * GPU_CUDA_GUARD_BYTES;
+    r->reserved_bytes = before + bytes + GPU_CUDA_GUARD_BYTES;
     cu_result rc = d->api.reserve(&address, r->reserved_bytes, d->granule, 0, 0);
     if (rc != CU_OK) {
         free(r);
@@ -169,7 +171,8 @@ static enum gpu_status add_run(struct gpu_cuda_region *r, uint64_t lo, uint64_t 
 static enum gpu_status map_pooled(struct gpu_cuda_device *d, struct gpu_cuda_region *r,
                                   struct gpu_report *report)
 {
-    uint64_t bytes = r->granules * d->granule, lo = r->reserved + GPU_CUDA_GUARD_BYTES;
+    uint64_t bytes = r->granules * d->granule;
+    uint64_t lo = r->reserved + (r->wide ? GPU_CUDA_WIDE_BYTES : GPU_CUDA_GUARD_BYTES);
     cu_handle handle;
     enum gpu_status status = create(d, bytes, &handle, report);
 
@@ -188,15 +191,15 @@ static enum gpu_status map_pooled(struct gpu_cuda_device *d, struct gpu_cuda_reg
     return gpu_cuda_result(d, rc, "cuMemSetAccess", report);
 }
 
-enum gpu_status gpu_cuda_region_take(struct gpu_cuda_device *d, uint64_t granules,
+enum gpu_status gpu_cuda_region_take(struct gpu_cuda_device *d, uint64_t granules, bool wide,
                                      struct gpu_cuda_region **region, struct gpu_report *report)
 {
-    uint64_t class = size_class(granules);
+    uint64_t class = wide ? granules : size_class(granules);
     struct gpu_cuda_region *r;
     enum gpu_status status;
 
     for (struct gpu_cuda_region **at = &d->pool; *at; at = &(*at)->next) {
-        if ((*at)->granules != class) continue;
+        if ((*at)->granules != class || (*at)->wide != wide) continue;
         *region = *at;
         *at = (*at)->next;
         d->usage.pooled_bytes -= class * d->granule;
@@ -207,8 +210,10 @@ enum gpu_status gpu_cuda_region_take(struct gpu_cuda_device *d, uint64_t granule
                              "a buffer of %llu granules of %llu bytes; the device has %llu bytes",
                              (unsigned long long)granules, (unsigned long long)d->granule,
                              (unsigned long long)d->info.memory_bytes);
-    status = gpu_cuda_region_reserve(d, class * d->granule, &r, report);
+    status = gpu_cuda_region_reserve(d, wide ? GPU_CUDA_WIDE_BYTES : GPU_CUDA_GUARD_BYTES,
+                                     class * d->granule, &r, report);
     if (status != GPU_OK) return status;
+    r->wide = wide;
     r->granules = (uint32_t) class;
     status = map_pooled(d, r, report);
     if (status != GPU_OK) {

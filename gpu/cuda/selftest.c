@@ -32,6 +32,7 @@ static const struct selftest_check checks[] = {
     {"fault-write-after", selftest_fault_write_after, false},
     {"fault-large", selftest_fault_large, false},
     {"fault-hole", selftest_fault_hole, false},
+    {"fault-far", selftest_fault_far, false},
     {"fault-empty", selftest_fault_empty, false},
     {"fault-misaligned", selftest_fault_misaligned, false},
     {"fault-trap", selftest_fault_trap, false},

@@ -102,6 +102,53 @@ void selftest_fault_hole(struct selftest *t)
     expect_fault(t, access_at(t, false, &out, b.address, 1ll << 29), &b);
 }
 
+/* The same pages behind 5 GiB that are not there, twice: the second time nothing is mapped anew, and
+ * nothing is left of the first. */
+void selftest_fault_far(struct selftest *t)
+{
+    enum { WORDS = 3000, AT = 100 };
+    static uint32_t words[WORDS];
+    const uint64_t far = 5ull << 30;
+    const struct gpu_extent extents[] = {{far, sizeof words / 2},
+                                         {far + sizeof words / 2 + AT, sizeof words / 2 - AT}};
+    struct gpu_buffer_desc desc = {.name = "far",
+                                   .size_bytes = far + sizeof words,
+                                   .elem_bytes = 4,
+                                   .extents = extents,
+                                   .n_extents = 2};
+    struct gpu_cuda_usage first, second;
+    struct gpu_buffer b, out;
+    uint32_t got = 0;
+
+    if (!selftest_alloc(t, &out, "out", 4, GPU_FENCE_AFTER)) return;
+    for (int i = 0; i < 2; i++) {
+        desc.fence = i ? GPU_FENCE_BEFORE : GPU_FENCE_AFTER;
+        selftest_noise(words, sizeof words, (uint32_t)i);
+        if (!selftest_need(t, gpu_backend_cuda.alloc(t->device, &desc, &b, &t->report), "alloc"))
+            return;
+        gpu_cuda_get_usage(t->device, i ? &second : &first);
+        for (int e = 0; e < 2; e++)
+            if (!selftest_need(t,
+                               gpu_backend_cuda.upload(t->device, &b, extents[e].offset_bytes,
+                                                       (uint8_t *)words +
+                                                           (extents[e].offset_bytes - far),
+                                                       extents[e].size_bytes, &t->report),
+                               "upload"))
+                return;
+        if (!selftest_need(t, access_at(t, false, &out, b.address, (int64_t)far + 40), "inside") ||
+            !selftest_need(t, gpu_backend_cuda.download(t->device, &out, 0, &got, 4, &t->report),
+                           "download") ||
+            !selftest_need(t, gpu_backend_cuda.check_guards(t->device, &b, &t->report), "guards"))
+            return;
+        selftest_expect(t, got == words[10], "read %08x", got);
+        if (i == 0) gpu_backend_cuda.free(t->device, &b);
+    }
+    selftest_expect(t, first.regions_made == second.regions_made, "%llu regions, then %llu",
+                    (unsigned long long)first.regions_made,
+                    (unsigned long long)second.regions_made);
+    expect_fault(t, access_at(t, false, &out, b.address, (int64_t)far - (4 << 20)), &b);
+}
+
 void selftest_fault_empty(struct selftest *t)
 {
     struct gpu_buffer b, out;

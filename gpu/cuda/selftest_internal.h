@@ -69,6 +69,7 @@ void selftest_fault_read_before(struct selftest *t);
 void selftest_fault_write_after(struct selftest *t);
 void selftest_fault_large(struct selftest *t);
 void selftest_fault_hole(struct selftest *t);
+void selftest_fault_far(struct selftest *t);
 void selftest_fault_empty(struct selftest *t);
 void selftest_fault_misaligned(struct selftest *t);
 void selftest_fault_trap(struct selftest *t);

@@ -210,19 +210,19 @@ Test(cuda_memory, a_full_device_empties_the_pool)
 Test(cuda_memory, unmaps_only_when_idle)
 {
     static uint8_t bytes[1 << 20];
-    struct gpu_extent far = {1ull << 32, sizeof bytes};
+    struct gpu_extent parts[] = {{0, 64}, {1ull << 32, sizeof bytes}};
     struct gpu_buffer_desc sparse = {.name = "sparse",
                                      .size_bytes = (1ull << 32) + sizeof bytes,
                                      .elem_bytes = 4,
-                                     .extents = &far,
-                                     .n_extents = 1};
+                                     .extents = parts,
+                                     .n_extents = 2};
     struct gpu_cuda_usage before, after;
     struct gpu_buffer b, next;
 
     cr_assert_eq(open_fake(), GPU_OK, "%s", report.text);
     gpu_cuda_get_usage(device, &before);
     cr_assert_eq(cuda->alloc(device, &sparse, &b, &report), GPU_OK, "%s", report.text);
-    cr_assert_eq(cuda->upload(device, &b, far.offset_bytes, bytes, sizeof bytes, &report), GPU_OK);
+    cr_assert_eq(cuda->upload(device, &b, parts[1].offset_bytes, bytes, sizeof bytes, &report), GPU_OK);
     cuda->free(device, &b);
     cr_assert_eq(alloc(&next, 0), GPU_OK, "%s", report.text);
     gpu_cuda_get_usage(device, &after);
