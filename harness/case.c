@@ -25,7 +25,8 @@ static bool fail(char *error, size_t size, const char *format, ...)
 static int find_param(const struct op *op, const char *key, size_t length)
 {
     for (uint32_t i = 0; i < op->n_params; i++) {
-        if (strlen(op->params[i].key) == length && !memcmp(op->params[i].key, key, length))
+        const char *name = op->params[i].key;
+        if (name[0] == key[0] && strlen(name) == length && !memcmp(name, key, length))
             return (int)i;
     }
     return -1;

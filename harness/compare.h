@@ -32,6 +32,8 @@ void compare_tensor(const struct tensor *t, const uint8_t *got, const struct exp
  * first one. */
 uint64_t compare_bits(const struct tensor *t, const uint8_t *a, const uint8_t *b, uint64_t elems,
                       uint64_t *first);
+/* ref_bf16_from_f64 of any value, faster: nearest even, NaN 0x7fff. */
+uint16_t compare_nearest_bf16(double value);
 /* Value of element i of a dense array in the tensor's format. */
 double element_value(enum dtype dtype, const uint8_t *data, uint64_t i);
 /* "0x3f80 (1)" */

@@ -45,23 +45,68 @@ static uint64_t data_bytes(const struct tensor *t)
 
 /* Small tensors come from the heap, whose memory is at hand; large ones are mapped, so that what is
  * never touched costs nothing. */
-enum { MAPPED_BYTES = 256 << 10 };
+enum { MAPPED_BYTES = 4 << 20 };
 
-static uint8_t *data_make(const struct tensor *t)
+/* Mappings of tensors backed in parts, zeroed again and kept for the next ones: to map, to touch and
+ * to unmap a page costs more than to fill it, the more so with other threads at it. What was touched
+ * adds up, so that a mapping serves only so many tensors. */
+enum { KEPT_MAPPINGS = 4, USES_MAX = 256 };
+#define KEPT_MAPPING_BYTES (UINT64_C(8) << 30)
+struct mapping {
+    uint8_t *data;
+    uint32_t uses;
+};
+static _Thread_local struct mapping kept[KEPT_MAPPINGS];
+
+static uint8_t *map(uint64_t bytes)
 {
-    uint64_t bytes = data_bytes(t);
-    if (bytes < MAPPED_BYTES) return calloc(bytes, 1);
     void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return data == MAP_FAILED ? NULL : data;
 }
 
+static uint64_t mapped_bytes(const struct tensor *t)
+{
+    uint64_t bytes = data_bytes(t);
+    return bytes > KEPT_MAPPING_BYTES || bytes < KEPT_MAPPING_BYTES / 4 ? bytes
+                                                                       : KEPT_MAPPING_BYTES;
+}
+
+static uint8_t *data_make(struct tensor *t)
+{
+    uint64_t bytes = mapped_bytes(t);
+    if (bytes < MAPPED_BYTES) return calloc(bytes, 1);
+    for (uint32_t i = 0; bytes == KEPT_MAPPING_BYTES && i < KEPT_MAPPINGS; i++) {
+        uint8_t *data = kept[i].data;
+        if (!data) continue;
+        t->mapping_uses = kept[i].uses + 1;
+        kept[i].data = NULL;
+        return data;
+    }
+    return map(bytes);
+}
+
+static bool keep(const struct tensor *t)
+{
+    if (mapped_bytes(t) != KEPT_MAPPING_BYTES || !t->n_extents || t->overridden ||
+        t->mapping_uses >= USES_MAX)
+        return false;
+    for (uint32_t i = 0; i < KEPT_MAPPINGS; i++) {
+        if (kept[i].data) continue;
+        for (uint32_t e = 0; e < t->n_extents; e++)
+            memset(t->data + t->extents[e].offset_bytes, 0, t->extents[e].size_bytes);
+        kept[i] = (struct mapping){t->data, t->mapping_uses};
+        return true;
+    }
+    return false;
+}
+
 static void data_free(const struct tensor *t)
 {
-    if (data_bytes(t) < MAPPED_BYTES)
+    if (mapped_bytes(t) < MAPPED_BYTES)
         free(t->data);
-    else if (t->data)
-        munmap(t->data, data_bytes(t));
+    else if (t->data && !keep(t))
+        munmap(t->data, mapped_bytes(t));
 }
 
 void instance_free(struct instance *in)

@@ -41,7 +41,10 @@ struct tensor {
     uint64_t origin;
     uint64_t elems;      /* of the allocation */
     uint64_t free_from;  /* outputs: from this element on anything may be written; else = elems */
-    uint8_t *data;       /* elems * dtype_bytes, sparse; inputs only (NULL for outputs) */
+    uint8_t *data;       /* elems * dtype_bytes, sparse; inputs only (NULL for outputs). Where there
+                          * are extents, only they are written, unless the tensor is overridden */
+    bool overridden;     /* with captured data, as a whole */
+    uint32_t mapping_uses; /* tensors that had this memory before */
     struct gpu_extent *extents; /* backed parts; none: all of it. Owned by the instance */
     uint32_t n_extents;
     int32_t alias_of; /* index of the earlier tensor, of the same shape and role, whose buffer this

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "harness/compare.h"
+#include "harness/random.h"
 #include "ref/formats.h"
 
 static struct tensor vector(enum dtype dtype, enum contract contract, uint64_t n)
@@ -142,4 +143,38 @@ Test(compare, explanation_names_place_and_pattern)
     cr_assert(strstr(text, "only dim 7 of 8"), "%s", text);
     cr_assert(strstr(text, "|.......#|"), "%s", text);
     cr_assert(strstr(text, "only the last 1 of each dim"), "%s", text);
+}
+
+static uint64_t wrong_nearest; /* one assertion at the end: a runner keeps each */
+static double first_wrong;
+
+static void nearest_of(double value)
+{
+    if (compare_nearest_bf16(value) == ref_bf16_from_f64(value)) return;
+    if (!wrong_nearest++) first_wrong = value;
+}
+
+/* Every bf16 number, the point half-way to its successor and their neighbours; then any bits. */
+Test(compare, nearest_bf16_is_the_oracles)
+{
+    struct rng r = {1, 2, 3};
+    for (uint32_t code = 0; code < 0xffff; code++) {
+        double here = (double)ref_bf16_to_f32((uint16_t)code);
+        double next = (double)ref_bf16_to_f32((uint16_t)(code + 1));
+        double half = here + (next - here) / 2;
+        for (int i = 0; i < 6; i++) {
+            double middle = i < 3 ? here : half;
+            nearest_of(i % 3 ? nextafter(middle, i % 3 == 1 ? INFINITY : -INFINITY) : middle);
+        }
+    }
+    for (int i = 0; i < 1000000; i++) {
+        uint64_t bits = (uint64_t)rng_range(&r, 0, UINT32_MAX) << 32 |
+                        (uint64_t)rng_range(&r, 0, UINT32_MAX);
+        double value;
+        if (i % 2)
+            bits = (bits & ~(UINT64_C(0x7ff) << 52)) | (uint64_t)rng_range(&r, 880, 1160) << 52;
+        memcpy(&value, &bits, sizeof value);
+        nearest_of(value);
+    }
+    cr_assert_eq(wrong_nearest, 0, "%lu, the first %a", (unsigned long)wrong_nearest, first_wrong);
 }

@@ -38,14 +38,13 @@ void ref_bf16_to_f32_n(const uint16_t *bits, size_t n, float *out)
     for (size_t i = 0; i < n; i++) out[i] = ref_bf16_to_f32(bits[i]);
 }
 
+enum { E4M3_ONE = 0x38 }; /* the code of 1.0 */
+
 void ref_e4m3_to_f32_n(const uint8_t *bits, size_t n, float *out)
 {
-    float table[256];
-    if (n < 256) {
-        for (size_t i = 0; i < n; i++) out[i] = ref_e4m3_to_f32(bits[i]);
-        return;
-    }
-    for (unsigned code = 0; code < 256; code++) table[code] = ref_e4m3_to_f32((uint8_t)code);
+    static _Thread_local float table[256];
+    if (table[E4M3_ONE] == 0)
+        for (unsigned code = 0; code < 256; code++) table[code] = ref_e4m3_to_f32((uint8_t)code);
     for (size_t i = 0; i < n; i++) out[i] = table[bits[i]];
 }
 

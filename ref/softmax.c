@@ -36,6 +36,7 @@ struct weights {
     double sum, low_sum, part_sum; /* sum w_j, sum w_j e^(-theta_j), sum w_j d_j */
     double least;                  /* a kernel's sum of weights is not below */
     double theta;                  /* max theta_j */
+    double moved;                  /* tanh(theta / 2) */
     double own;                    /* relative error of a weighted sum in double */
 };
 
@@ -94,6 +95,7 @@ static struct weights weigh(const struct ref_softmax *row, const struct ref_erro
         wide[j] = w[j] + part[j];
         out.low_sum += w[j] > 0 ? w[j] * (w[j] / wide[j]) : 0; /* e^(-theta) = 1/(1 + d) */
     }
+    out.moved = tanh(0.5 * out.theta);
     out.sum = sum_in_blocks(w, row->n);
     out.part_sum = sum_in_blocks(part, row->n);
     out.least = exp(-fixed - fmin(kappa * fabs(max), 1.0));
@@ -180,7 +182,7 @@ static double channel_bound(const struct ref_error_model *model, const struct we
     double average = lesser(max_abs, tile->abs[c] / low), own = weights->own * average;
     /* The distances are taken from the computed o, off by `own` at most. */
     double part = tile->part[c] + own * weights->part_sum;
-    double moved = lesser(tanh(0.5 * weights->theta) * range, part / low);
+    double moved = lesser(weights->moved * range, part / low);
     double bound =
         moved + limits->arithmetic * average + own + limits->weight_lost * max_abs / weights->least;
     if (model->p_bf16) {

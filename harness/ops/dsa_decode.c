@@ -14,6 +14,7 @@ enum { STREAM_Q = 1, STREAM_K = 2, STREAM_V = 3, STREAM_SELECT = 4, STREAM_HOLES
 enum { DENSE_CACHE_BYTES = 64 << 20 }; /* above this, pages without a selected token are not backed */
 
 static const char *const hole_names[] = {"end", "front", "interior", "alternate", "all", NULL};
+enum fill { FILL_MINUS1, FILL_NEGATIVE, FILL_BEYOND };
 static const char *const fill_names[] = {"minus1", "negative", "beyond", NULL};
 static const char *const id_names[] = {"pools", "scattered", "prefix", NULL};
 static const char *const kv_names[] = {"one", "two", "distinct", NULL};
@@ -204,10 +205,10 @@ static uint32_t pick_tokens(const struct case_line *c, uint32_t key, uint32_t le
 
 /* The first hole of a row that holds ids beyond the sequence holds its length exactly: the one an
  * off-by-one would read. Only the first, for an id may not stand twice. */
-static int32_t hole_value(const struct case_line *c, struct rng *r, uint32_t length, bool first)
+static int32_t hole_value(enum fill fill, struct rng *r, uint32_t length, bool first)
 {
-    if (case_enum_is(c, "fill", "negative")) return (int32_t)rng_range(r, INT32_MIN, -1);
-    if (case_enum_is(c, "fill", "beyond"))
+    if (fill == FILL_NEGATIVE) return (int32_t)rng_range(r, INT32_MIN, -1);
+    if (fill == FILL_BEYOND)
         return first ? (int32_t)length : (int32_t)rng_range(r, (int64_t)length + 1, INT32_MAX);
     return -1;
 }
@@ -218,6 +219,7 @@ static void place_row(const struct case_line *c, uint32_t key, uint32_t length,
 {
     struct rng r = {case_seed(c), STREAM_HOLES, (uint64_t)key << 32};
     uint32_t holes = width - n, used = 0;
+    enum fill fill = (enum fill)case_int(c, "fill");
     bool front = case_enum_is(c, "holes", "front");
     bool alternate = case_enum_is(c, "holes", "alternate");
     bool interior = case_enum_is(c, "holes", "interior");
@@ -232,7 +234,7 @@ static void place_row(const struct case_line *c, uint32_t key, uint32_t length,
         if (alternate) hole = tokens_left == 0 || (i % 2 == 0 && left > tokens_left);
         if (interior)
             hole = tokens_left == 0 || (i > 0 && left > tokens_left && !rng_one_in(&r, 3));
-        row[i] = hole ? hole_value(c, &r, length, i == used) : tokens[used++];
+        row[i] = hole ? hole_value(fill, &r, length, i == used) : tokens[used++];
     }
     if (case_enum_is(c, "fault", "duplicate") && n >= 2 && width >= 2) {
         for (uint32_t i = 0; i < width; i++) {
@@ -248,6 +250,7 @@ struct build {
     struct field q, k, v;
     int64_t *lengths;
     uint32_t seqs, heads, latent, width;
+    uint64_t first_key; /* of sequence 0, whose data shared pages hold */
     uint64_t cache_bytes;
     struct tensor *k_cache, *v_cache;
     bool same_bytes; /* V is a copy of K in a buffer of its own */
@@ -264,11 +267,10 @@ static void exact_row(struct build *b, bool query, uint64_t row, double *out)
     }
 }
 
-static void store_token(struct build *b, uint32_t seq, uint32_t token)
+static void store_token(struct build *b, uint32_t seq, uint64_t key, uint32_t token)
 {
     bool foreign = token / b->paging.block_size < b->paging.shared[seq];
-    uint64_t key = foreign ? sequence_key(b->c, 0) : sequence_key(b->c, seq);
-    uint64_t row = key << 24 | token;
+    uint64_t row = (foreign ? b->first_key : key) << 24 | token;
     uint64_t offset = paging_token_offset(&b->paging, seq, token, b->latent);
     if (b->k.regime == REGIME_EXACT_INT) {
         double values[1024];
@@ -363,7 +365,7 @@ static bool fill_selection(struct build *b)
             uint32_t length = (uint32_t)b->lengths[s], key = sequence_key(b->c, s);
             uint32_t n = pick_tokens(b->c, key, length, b->width, tokens);
             if (case_enum_is(b->c, "holes", "all")) n = 0;
-            for (uint32_t i = 0; i < n && pass == 1; i++) store_token(b, s, (uint32_t)tokens[i]);
+            for (uint32_t i = 0; i < n && pass == 1; i++) store_token(b, s, key, (uint32_t)tokens[i]);
             for (uint32_t i = 0; i < n && pass == 0; i++) {
                 uint64_t entry = (uint64_t)s * p->max_blocks + (uint32_t)tokens[i] / p->block_size;
                 used[(uint32_t)p->table[entry] - p->first_page] = 1;
@@ -447,7 +449,8 @@ static bool build(const struct case_line *c, struct instance *in)
                       .seqs = case_u32(c, "seqs"),
                       .heads = case_u32(c, "heads"),
                       .latent = case_u32(c, "latent"),
-                      .width = row_width(c)};
+                      .width = row_width(c),
+                      .first_key = sequence_key(c, 0)};
     bool fine = build_all(&b);
     paging_free(&b.paging);
     free(b.lengths);
