@@ -50,7 +50,7 @@ enum { MAPPED_BYTES = 4 << 20 };
 /* Mappings of tensors backed in parts, zeroed again and kept for the next ones: to map, to touch and
  * to unmap a page costs more than to fill it, the more so with other threads at it. What was touched
  * adds up, so that a mapping serves only so many tensors. */
-enum { KEPT_MAPPINGS = 4, USES_MAX = 256 };
+enum { KEPT_MAPPINGS = 8, USES_MAX = 256 };
 #define KEPT_MAPPING_BYTES (UINT64_C(8) << 30)
 struct mapping {
     uint8_t *data;
