@@ -1,7 +1,6 @@
 #include "harness/verify.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "harness/captured.h"
 #include "harness/compare.h"
+#include "harness/relations.h"
 #include "harness/run.h"
 
 const char *const check_names[CHECK_COUNT] = {
@@ -25,7 +25,6 @@ const char *const verdict_names[] = {
 /* Two patterns no kernel writes everywhere by chance: an element that holds the first one after the
  * first run and the second one after the second was never written. */
 enum { PATTERN_FIRST = 0xa5, PATTERN_SECOND = 0x5b };
-enum { RELATION_BYTES_MAX = 4 << 20 };
 
 static const struct run_options first_run = {GPU_FENCE_AFTER, PATTERN_FIRST, 0, false};
 
@@ -275,119 +274,6 @@ bool verify_judge(const struct instance *in, const struct outputs *out,
     return true;
 }
 
-static bool row_equals(const struct tensor *t, const uint8_t *base, const uint8_t *changed,
-                       uint64_t elems, bool doubled, uint64_t *first)
-{
-    if (!doubled) return compare_bits(t, base, changed, elems, first) == 0;
-    for (uint64_t i = 0; i < elems; i++) {
-        double before = element_value(t->dtype, base, i), after = element_value(t->dtype, changed, i);
-        /* At the ends of the range doubling rounds or overflows: nothing is claimed there. */
-        if (fabs(before) < 0x1p-120 || fabs(before) > 0x1p120) continue;
-        if (after == 2 * before || (isnan(before) && isnan(after))) continue;
-        *first = i;
-        return false;
-    }
-    return true;
-}
-
-static bool relation_rows(const struct relation *rel, const struct case_line *base,
-                          const struct case_line *changed, const struct tensor *t,
-                          const struct tensor *changed_t, const uint8_t *a, const uint8_t *b,
-                          const char *text, struct result *r)
-{
-    uint64_t rows = changed_t->rank ? changed_t->shape[0] : 1;
-    uint64_t row_elems = rows ? tensor_logical_elems(changed_t) / rows : 0;
-    uint64_t row_bytes = row_elems * dtype_bytes(t->dtype), first = 0;
-    for (uint64_t row = 0; row < rows; row++) {
-        int64_t source = rel->base_row ? rel->base_row(base, changed, (int64_t)row) : (int64_t)row;
-        char check[64], index[160], was[64], is[64];
-        if (source < 0) continue;
-        const uint8_t *before = a + (uint64_t)source * row_bytes, *after = b + row * row_bytes;
-        if (row_equals(t, before, after, row_elems, rel->kind == RELATION_DOUBLED, &first)) continue;
-        snprintf(check, sizeof check, "relation %s", rel->name);
-        tensor_describe_index(changed_t, row * row_elems + first, index, sizeof index);
-        element_print(t->dtype, before, first, was, sizeof was);
-        element_print(t->dtype, after, first, is, sizeof is);
-        return result_fail(r, VERDICT_FAIL, check,
-                           "  %s must give %s outputs: %s[%s] was %s, became %s\n  changed case: %s\n",
-                           rel->name, rel->kind == RELATION_DOUBLED ? "doubled" : "the same",
-                           t->name, index, was, is, text);
-    }
-    return true;
-}
-
-static bool check_relation(struct verify_context *x, const struct relation *rel,
-                           const struct case_line *base, const struct case_line *changed,
-                           const struct instance *in, const struct outputs *out,
-                           const struct expected *e, struct result *r)
-{
-    struct instance other;
-    struct outputs got;
-    char text[CASE_TEXT_MAX];
-    bool fine = true;
-    case_print(changed, text, sizeof text);
-    instance_init(&other, POISON_NAN);
-    if (!verify_build(x, changed, &other, r)) {
-        instance_free(&other);
-        return false;
-    }
-    if (!run_instance(x, changed, &other, &first_run, &got, r)) {
-        instance_free(&other);
-        size_t used = strlen(r->text);
-        snprintf(r->text + used, sizeof r->text - used, "  changed case (%s): %s\n", rel->name, text);
-        return false;
-    }
-    r->checks[CHECK_RELATION]++;
-    if (rel->kind == RELATION_SAME_LIMITS) {
-        char label[48];
-        snprintf(label, sizeof label, "relation %s", rel->name);
-        fine = verify_judge(&other, &got, e, label, r);
-    } else {
-        for (uint32_t i = 0; i < in->n_tensors && fine; i++) {
-            if (!out->dense[i] || in->tensors[i].contract == CONTRACT_ANY) continue;
-            if (base->op->relation_covers && !base->op->relation_covers(rel, &in->tensors[i]))
-                continue;
-            fine = relation_rows(rel, base, changed, &in->tensors[i], &other.tensors[i],
-                                 out->dense[i], got.dense[i], text, r);
-        }
-    }
-    outputs_free(&got);
-    instance_free(&other);
-    return fine;
-}
-
-/* Relations say nothing new about a large case that a small one does not: each costs a launch. */
-static bool small_enough_for_relations(const struct instance *in)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < in->n_tensors; i++) {
-        const struct tensor *t = &in->tensors[i];
-        if (!t->n_extents) bytes += t->elems * dtype_bytes(t->dtype);
-        for (uint32_t k = 0; k < t->n_extents; k++) bytes += t->extents[k].size_bytes;
-    }
-    return bytes <= RELATION_BYTES_MAX;
-}
-
-static bool check_relations(struct verify_context *x, const struct case_line *c,
-                            const struct instance *in, const struct outputs *out,
-                            const struct expected *e, struct result *r)
-{
-    struct rng choose = {case_seed(c), 0x7e1a, 0};
-    struct case_line changed;
-    /* A relation rebuilds the case, so captured data would not follow the change. */
-    if (x->item || !small_enough_for_relations(in)) return true;
-    for (const struct relation *rel = c->op->relations; rel && rel->name; rel++) {
-        struct ref_refusal why;
-        changed = *c;
-        if (!rel->edit(c, &choose, &changed)) continue;
-        /* Nothing to compare where the case was changed that way already. */
-        if (!memcmp(&changed, c, sizeof changed)) continue;
-        if (!c->op->ref_accepts(&changed, NULL, &why)) continue;
-        if (!check_relation(x, rel, c, &changed, in, out, e, r)) return false;
-    }
-    return true;
-}
-
 /* The instrumented module under another schedule: every access checked, and the same bits. */
 static bool check_access(struct verify_context *x, const struct case_line *c,
                          const struct instance *in, const struct outputs *out, struct result *r)
@@ -465,7 +351,7 @@ static bool check_outputs(struct verify_context *x, const struct case_line *c,
     bool fine = check_second(x, c, in, out, second, e, r) && check_repeats(x, c, in, out, r) &&
                 verify_judge(in, out, e, check_names[CHECK_CONTRACT], r);
     if (fine && x->trace) fine = check_access(x, c, in, out, r);
-    if (fine && x->relations) fine = check_relations(x, c, in, out, e, r);
+    if (fine && x->relations) fine = relations_hold(x, c, in, out, e, &first_run, r);
     expected_free(e);
     return fine;
 }
