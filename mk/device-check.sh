@@ -188,6 +188,37 @@ elsewhere() {
     [ $? = 1 ] || { echo "the wrong kernel was not caught"; return 1; }
     echo "two kernels in another style (cubin, PTX) are right, one without the K scale is caught"
 }
+# A kernel that hangs, or faults, for some sequence lengths: the cases concerned fail and the others
+# pass, whether the workers are threads of one process or processes.
+verdicts() { # module processes
+    "$attest" verify glm5next_dsa_mla_decode_fp8 --backend cuda --module "$1" --jobs "$jobs" \
+        --processes "$2" --cases 60 --geometries 0 --no-relations --watchdog 1000 --json |
+        sed -n 's/.*"case":"\([^"]*\)".*"verdict":"\([a-z]*\)","check":"\([^"]*\)".*/\2 \3 \1/p' |
+        sort
+}
+survives() {
+    found=
+    nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+    [ -x "$nvcc" ] || { echo "there is no nvcc"; return 77; }
+    folder=$build/device-check/survives
+    mkdir -p "$folder"
+    sed 's/^    size_t seq = blockIdx.y, row/    while (*(volatile const int *)seq_lens % 31 == 12) {}\n&/' \
+        examples/two_pass_decode.cu >"$folder/hang.cu"
+    sed 's/^    size_t seq = blockIdx.y, row/    if (*seq_lens % 31 == 12) out[1ull << 40] = out[0];\n&/' \
+        examples/two_pass_decode.cu >"$folder/fault.cu"
+    for kind in hang fault; do
+        "$nvcc" -fatbin -arch=native -o "$folder/$kind.fatbin" "$folder/$kind.cu" || return 1
+        verdicts "$folder/$kind.fatbin" 1 >"$folder/$kind.threads"
+        verdicts "$folder/$kind.fatbin" "$jobs" >"$folder/$kind.processes"
+        cmp "$folder/$kind.threads" "$folder/$kind.processes" || return 1
+        failed=$(grep -c "^fail $kind " "$folder/$kind.threads")
+        others=$(grep -vc "^fail $kind \|^pass " "$folder/$kind.threads")
+        passed=$(grep -c '^pass ' "$folder/$kind.threads")
+        found="$found$kind: $failed cases fail, $passed pass; "
+        [ "$failed" -gt 0 ] && [ "$passed" -gt 100 ] && [ "$others" = 0 ] || { echo "$found"; return 1; }
+    done
+    echo "${found}the same by threads and by processes"
+}
 fences() {
     "$attest" fences --backend cuda --jobs "$jobs"
 }
@@ -219,6 +250,7 @@ own "golden vectors" golden.log 60 golden
 own "corpora" corpus.log 60 corpus
 own "reads past each input, caught" fences.log 60 fences
 own "kernels from elsewhere" elsewhere.log 90 elsewhere
+own "hangs and faults cost one case" survives.log 60 survives
 own "broken kernels, each caught" broken.log 90 broken_modules
 sanitizers
 if [ $failed = 0 ]; then verdict=passed; else verdict=FAILED; fi
