@@ -75,7 +75,7 @@ struct gpu_options {
     bool deferred;        /* cuda: launch returns while the kernel runs; finish tells what came of it */
 };
 
-struct gpu_device; /* opaque, one per worker process */
+struct gpu_device; /* opaque, one a thread */
 struct gpu_module;
 struct gpu_kernel;
 

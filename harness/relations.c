@@ -155,7 +155,7 @@ bool relations_hold(struct verify_context *x, const struct case_line *c, const s
     if (x->item || !small_enough_for_relations(in)) return true;
     for (const struct relation *rel = c->op->relations; rel && rel->name && fine; rel++) {
         bool made = relation_make(x, rel, c, &choose, next, r);
-        if (!made && r->check[0] == '\0') continue;
+        if (!made && r->check[0] == '\0') continue; /* it does not apply */
         if (under_way) fine = relation_finish(x, c, in, out, e, under_way, r);
         under_way = NULL;
         if (made && fine && relation_start(x, next, options, r)) under_way = next;

@@ -119,8 +119,7 @@ static void list_add(struct gpu_cuda_device *d, struct gpu_cuda_buffer *b)
 static enum gpu_status fill_buffer(struct gpu_cuda_device *d, const struct gpu_buffer_desc *desc,
                                    struct gpu_cuda_buffer *b, struct gpu_report *report)
 {
-    enum gpu_status status =
-        gpu_cuda_place(d, desc, b, report);
+    enum gpu_status status = gpu_cuda_place(d, desc, b, report);
 
     if (status != GPU_OK || !b->n_extents) return status;
     if (!make_segments(b) || !make_far(b))
@@ -195,7 +194,8 @@ void gpu_cuda_free(struct gpu_device *device, struct gpu_buffer *buffer)
     struct gpu_report ignored;
 
     if (!b) return;
-    /* A kernel that nobody finished may still use it. What became of it, a lost context remembers. */
+    /* A kernel that nobody waited for may use it still. If that one went wrong, the context is lost
+     * and remembers it. */
     if (d->running[0] && !d->lost) gpu_cuda_wait(d, &ignored);
     if (b->previous)
         b->previous->next = b->next;

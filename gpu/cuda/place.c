@@ -1,4 +1,4 @@
-/* Where a buffer lies in its region, and where a region comes from. */
+/* Where a buffer lies, and which kind of region it takes. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static bool make_layout(const struct gpu_cuda_device *d, const struct gpu_buffer
         uint64_t lo = layout->start + desc->extents[i].offset_bytes;
         if (!desc->extents[i].size_bytes) continue;
         gpu_cuda_range_append(layout->runs, &layout->n_runs, gpu_cuda_down(lo, d->granule),
-               gpu_cuda_up(lo + desc->extents[i].size_bytes, d->granule));
+                              gpu_cuda_up(lo + desc->extents[i].size_bytes, d->granule));
     }
     return layout->runs != NULL;
 }

@@ -1,10 +1,10 @@
 /* Reserved addresses and the memory mapped in them.
  *
  * A pooled region maps a run of granules between two unmapped guards and is reused for the life of
- * the process; one kind has small guards, the wide kind a large one below, so that a page with a high
- * id can be backed without what lies before it. A sparse region maps single granules inside a large
- * reservation and lives as long as its buffer, but its granules are reused. Mapping is slow, and
- * threads that share a context wait for each other's. */
+ * the process; one kind has small guards, the wide kind a large one below, so that a page with a
+ * high id can be backed without what lies before it. A sparse region maps single granules inside a
+ * large reservation and lives as long as its buffer, but its granules are reused. Mapping is slow,
+ * and threads that share a context wait for each other's. */
 #include "internal.h"
 
 #include <stdlib.h>

@@ -102,8 +102,8 @@ void selftest_fault_hole(struct selftest *t)
     expect_fault(t, access_at(t, false, &out, b.address, 1ll << 29), &b);
 }
 
-/* The same pages behind 5 GiB that are not there, twice: the second time nothing is mapped anew, and
- * nothing is left of the first. */
+/* The same pages behind 5 GiB that are not there, twice: the second time nothing is mapped anew,
+ * and nothing is left of the first. */
 void selftest_fault_far(struct selftest *t)
 {
     enum { WORDS = 3000, AT = 100 };
@@ -218,27 +218,27 @@ static double launch_ms(struct selftest *t, const char *entry, void **args)
 void selftest_deferred(struct selftest *t)
 {
     struct gpu_buffer b;
-    uint64_t ns = 50000000, start;
+    uint64_t ns = 400000000, start; /* far above what a busy machine delays a call by */
     uint32_t n = 1, first = 7, got = 0;
 
-    if (!selftest_open(t, 300) || !selftest_alloc(t, &b, "out", 4, GPU_FENCE_AFTER)) return;
+    if (!selftest_open(t, 0) || !selftest_alloc(t, &b, "out", 4, GPU_FENCE_AFTER)) return;
     void *spin[] = {&b.address, &ns}, *iota[] = {&b.address, &n, &first};
     if (!selftest_need(t, selftest_run(t, "selftest_iota", 1, 0, iota), "the first launch")) return;
-    defer(t, 300);
+    defer(t, 0);
     start = selftest_now_ns();
     double launched = launch_ms(t, "selftest_spin", spin);
     if (!selftest_need(t, gpu_backend_cuda.finish(t->device, &t->report), "finish")) return;
     double finished = (double)(selftest_now_ns() - start) / 1e6;
-    selftest_expect(t, launched < 25 && finished >= 40, "50 ms: launched in %.1f, finished in %.1f",
-                    launched, finished);
+    selftest_expect(t, launched < 300 && finished >= 350,
+                    "400 ms: launched in %.1f, finished in %.1f", launched, finished);
     launch_ms(t, "selftest_spin", spin);
     double second = launch_ms(t, "selftest_iota", iota);
     if (!selftest_need(t, gpu_backend_cuda.download(t->device, &b, 0, &got, 4, &t->report),
                        "download"))
         return;
-    selftest_expect(t, second >= 30 && got == first, "the next launch waited %.1f ms, then %u",
+    selftest_expect(t, second >= 100 && got == first, "the next launch waited %.1f ms, then %u",
                     second, got);
-    ns = 3000000000u;
+    defer(t, 200);
     launch_ms(t, "selftest_spin", spin);
     enum gpu_status status = selftest_run(t, "selftest_iota", 1, 0, iota);
     if (selftest_expect(t, status == GPU_FINDING && !strcmp(t->report.rule, "hang") &&

@@ -222,7 +222,8 @@ Test(cuda_memory, unmaps_only_when_idle)
     cr_assert_eq(open_fake(), GPU_OK, "%s", report.text);
     gpu_cuda_get_usage(device, &before);
     cr_assert_eq(cuda->alloc(device, &sparse, &b, &report), GPU_OK, "%s", report.text);
-    cr_assert_eq(cuda->upload(device, &b, parts[1].offset_bytes, bytes, sizeof bytes, &report), GPU_OK);
+    cr_assert_eq(
+        cuda->upload(device, &b, parts[1].offset_bytes, bytes, sizeof bytes, &report), GPU_OK);
     cuda->free(device, &b);
     cr_assert_eq(alloc(&next, 0), GPU_OK, "%s", report.text);
     gpu_cuda_get_usage(device, &after);
