@@ -128,7 +128,9 @@ static void make_lost(struct pool *pool, struct worker *w, bool timed_out, int s
     r->verdict = VERDICT_FAIL;
     if (timed_out) {
         snprintf(r->check, sizeof r->check, "hang");
-        snprintf(r->text, sizeof r->text, "  not finished after %.0f s; its process was ended\n",
+        snprintf(r->text, sizeof r->text,
+                 "  not finished after %.0f s; its process was ended\n"
+                 "  a large case may only need longer: --timeout S\n",
                  pool->config->timeout_s);
     } else {
         snprintf(r->check, sizeof r->check, "crash");

@@ -45,7 +45,10 @@ static bool backend_failed(struct result *r, enum gpu_status status, const struc
     }
     if (status == GPU_FINDING) {
         snprintf(check, sizeof check, "%s", report->rule);
-        return result_fail(r, VERDICT_FAIL, check, "  %s\n", report->text);
+        return result_fail(r, VERDICT_FAIL, check, "  %s\n%s", report->text,
+                           strcmp(report->rule, "hang")
+                               ? ""
+                               : "  a large launch may only need longer: --watchdog MS\n");
     }
     return result_fail(r, VERDICT_ERROR, status == GPU_NO_ENTRY ? "entry-point" : report->rule,
                        "  %s\n", report->text);
