@@ -7,13 +7,22 @@
 
 #include "ref/formats.h"
 
+/* ref_bf16_to_f32, where every element passes. */
+static inline double bf16_value(uint16_t bits)
+{
+    uint32_t word = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return (double)value;
+}
+
 double element_value(enum dtype dtype, const uint8_t *data, uint64_t i)
 {
     uint16_t half;
     float single;
     int32_t integer;
     switch (dtype) {
-    case DTYPE_BF16: memcpy(&half, data + 2 * i, 2); return ref_bf16_to_f32(half);
+    case DTYPE_BF16: memcpy(&half, data + 2 * i, 2); return bf16_value(half);
     case DTYPE_E4M3: return ref_e4m3_to_f32(data[i]);
     case DTYPE_F32: memcpy(&single, data + 4 * i, 4); return single;
     case DTYPE_I32: memcpy(&integer, data + 4 * i, 4); return integer;
@@ -33,15 +42,6 @@ void element_print(enum dtype dtype, const uint8_t *data, uint64_t i, char *text
                  element_value(dtype, data, i));
 }
 
-/* ref_bf16_to_f32, where every element passes. */
-static inline double bf16_value(uint16_t bits)
-{
-    uint32_t word = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return (double)value;
-}
-
 uint16_t compare_nearest_bf16(double value)
 {
     enum { DROPPED = 52 - 7 }; /* fraction bits that bf16 does not have */
@@ -54,14 +54,6 @@ uint16_t compare_nearest_bf16(double value)
     size += ((uint64_t)1 << (DROPPED - 1)) - 1 + (size >> DROPPED & 1);
     size -= (uint64_t)(1023 - 127) << 52;
     return (uint16_t)(bits >> 63 << 15 | size >> DROPPED);
-}
-
-static inline double value_at(enum dtype dtype, const uint8_t *data, uint64_t i)
-{
-    uint16_t bits;
-    if (dtype != DTYPE_BF16) return element_value(dtype, data, i);
-    memcpy(&bits, data + 2 * i, 2);
-    return bf16_value(bits);
 }
 
 static bool same_element(enum dtype dtype, const uint8_t *a, const uint8_t *b, uint64_t i)
@@ -126,7 +118,7 @@ static double bf16_distance(uint16_t got, uint16_t nearest, double value)
 static bool within(const struct tensor *t, const uint8_t *got, uint64_t i, double value,
                    double bound, uint16_t nearest, double *ratio)
 {
-    double g = value_at(t->dtype, got, i), distance;
+    double g = element_value(t->dtype, got, i), distance;
     *ratio = INFINITY;
     if (isnan(value)) return isnan(g) ? (*ratio = 0, true) : false;
     if (isnan(g)) return false;
@@ -166,7 +158,7 @@ static void compare_bound(const struct tensor *t, const uint8_t *got, const stru
         }
         uint16_t nearest = t->dtype == DTYPE_BF16 ? compare_nearest_bf16(value) : 0;
         bool right = within(t, got, i, value, bound, nearest, &ratio);
-        double g = value_at(t->dtype, got, i);
+        double g = element_value(t->dtype, got, i);
         r->compared++;
         r->nearest += is_nearest(t, g, value, nearest);
         if (isfinite(g) && isfinite(value)) {

@@ -126,10 +126,9 @@ static bool relation_finish(struct verify_context *x, const struct case_line *c,
     return fine;
 }
 
-/* Makes the changed case. False where the relation does not apply, or with the verdict set. */
-static bool relation_make(const struct verify_context *x, const struct relation *rel,
-                          const struct case_line *c, struct rng *choose,
-                          struct changed_case *changed, struct result *r)
+/* False where the relation does not apply to the case. */
+static bool relation_applies(const struct relation *rel, const struct case_line *c,
+                             struct rng *choose, struct changed_case *changed)
 {
     struct ref_refusal why;
     changed->relation = rel;
@@ -137,11 +136,7 @@ static bool relation_make(const struct verify_context *x, const struct relation 
     if (!rel->edit(c, choose, &changed->line)) return false;
     /* Nothing to compare where the case was changed that way already. */
     if (!memcmp(&changed->line, c, sizeof changed->line)) return false;
-    if (!c->op->ref_accepts(&changed->line, NULL, &why)) return false;
-    instance_init(&changed->in, POISON_NAN);
-    if (verify_build(x, &changed->line, &changed->in, r)) return true;
-    instance_free(&changed->in);
-    return false;
+    return c->op->ref_accepts(&changed->line, NULL, &why);
 }
 
 bool relations_hold(struct verify_context *x, const struct case_line *c, const struct instance *in,
@@ -154,14 +149,14 @@ bool relations_hold(struct verify_context *x, const struct case_line *c, const s
     /* A relation rebuilds the case, so captured data would not follow the change. */
     if (x->item || !small_enough_for_relations(in)) return true;
     for (const struct relation *rel = c->op->relations; rel && rel->name && fine; rel++) {
-        bool made = relation_make(x, rel, c, &choose, next, r);
-        if (!made && r->check[0] == '\0') continue; /* it does not apply */
-        if (under_way) fine = relation_finish(x, c, in, out, e, under_way, r);
-        under_way = NULL;
-        if (made && fine && relation_start(x, next, options, r)) under_way = next;
-        if (made && !under_way) instance_free(&next->in);
-        fine = fine && under_way;
+        if (!relation_applies(rel, c, &choose, next)) continue;
+        instance_init(&next->in, POISON_NAN);
+        fine = verify_build(x, &next->line, &next->in, r);
+        if (under_way) fine = relation_finish(x, c, in, out, e, under_way, r) && fine;
+        fine = fine && relation_start(x, next, options, r);
+        if (!fine) instance_free(&next->in);
+        under_way = fine ? next : NULL;
         next = next == pair ? &pair[1] : pair;
     }
-    return under_way ? relation_finish(x, c, in, out, e, under_way, r) && fine : fine;
+    return under_way ? relation_finish(x, c, in, out, e, under_way, r) : fine;
 }

@@ -68,6 +68,10 @@ missing_modules() { # prints "SOURCE TARGET FLAG" lines
         echo "$(echo "$folder"/*.cu) $target --one-arch"
     done
 }
+find_nvcc() { # sets nvcc
+    nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
+    [ -x "$nvcc" ]
+}
 build_modules() {
     missing_modules >"$logs/missing.txt"
     count=$(wc -l <"$logs/missing.txt")
@@ -75,10 +79,7 @@ build_modules() {
         echo "all GPU modules are there"
         return 0
     fi
-    if ! command -v nvcc >/dev/null && [ ! -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]; then
-        echo "$count GPU modules are missing and there is no nvcc"
-        return 77
-    fi
+    find_nvcc || { echo "$count GPU modules are missing and there is no nvcc"; return 77; }
     xargs -P "$jobs" -n 1 -d '\n' sh -c \
         'set -- $1; CUDA_ARCHS="${CUDA_ARCHS:-90}" mk/cuda-module.sh $3 "$1" "$2"' sh \
         <"$logs/missing.txt" || return 1
@@ -167,8 +168,7 @@ throughput() {
 }
 # Kernels in another style than the project's, compiled as their owners would; and one that is wrong.
 elsewhere() {
-    nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
-    [ -x "$nvcc" ] || { echo "there is no nvcc"; return 77; }
+    find_nvcc || { echo "there is no nvcc"; return 77; }
     folder=$build/device-check/elsewhere
     mkdir -p "$folder"
     sed 's/scale \* k_scale, v_scale/scale, v_scale/' examples/two_pass_decode.cu \
@@ -195,8 +195,7 @@ verdicts() { # module processes
 }
 survives() {
     found=
-    nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
-    [ -x "$nvcc" ] || { echo "there is no nvcc"; return 77; }
+    find_nvcc || { echo "there is no nvcc"; return 77; }
     folder=$build/device-check/survives
     mkdir -p "$folder"
     sed 's/^    size_t seq = blockIdx.y, row/    while (*(volatile const int *)seq_lens % 31 == 12) {}\n&/' \

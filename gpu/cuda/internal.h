@@ -28,6 +28,7 @@ struct gpu_cuda_range {
 
 struct gpu_cuda_region {
     uint64_t reserved, reserved_bytes;
+    uint64_t base;               /* behind the guard below: here mapping may begin */
     struct gpu_cuda_range *runs; /* mapped, ascending, not adjacent */
     uint32_t n_runs;
     uint32_t granules;  /* of a pooled region; 0: sparse, with handles of its own */

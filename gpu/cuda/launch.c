@@ -156,7 +156,7 @@ enum gpu_status gpu_cuda_wait(struct gpu_cuda_device *d, struct gpu_report *repo
 {
     uint32_t ms = d->options.watchdog_ms ? d->options.watchdog_ms : DEFAULT_WATCHDOG_MS;
     uint64_t start = now_ns(), limit = (uint64_t)ms * 1000000u, waited = 0;
-    cu_result rc = CU_OK;
+    cu_result rc;
 
     if (wait_for_sign(d, start)) {
         all_reached(d);

@@ -35,6 +35,11 @@ static bool make_extents(struct gpu_cuda_buffer *b, const struct gpu_buffer_desc
     return true;
 }
 
+static enum gpu_status no_memory(const struct gpu_buffer_desc *desc, struct gpu_report *report)
+{
+    return gpu_cuda_fail(report, "out-of-memory", "no host memory for '%s'", desc->name);
+}
+
 /* Takes a region for a buffer that is backed as a whole. */
 static enum gpu_status place_whole(struct gpu_cuda_device *d, const struct gpu_buffer_desc *desc,
                                    struct gpu_cuda_buffer *b, struct gpu_report *report)
@@ -44,12 +49,10 @@ static enum gpu_status place_whole(struct gpu_cuda_device *d, const struct gpu_b
         gpu_cuda_region_take(d, gpu_cuda_up(bytes, d->granule) / d->granule, false, &b->region,
                              report);
 
-    if (status != GPU_OK) return status;
-    b->address =
-        desc->fence == GPU_FENCE_AFTER ? b->region->runs[0].hi - bytes : b->region->runs[0].lo;
-    return make_extents(b, desc)
-               ? GPU_OK
-               : gpu_cuda_fail(report, "out-of-memory", "no host memory for '%s'", desc->name);
+    if (status == GPU_OK)
+        b->address =
+            desc->fence == GPU_FENCE_AFTER ? b->region->runs[0].hi - bytes : b->region->runs[0].lo;
+    return status;
 }
 
 /* Where a buffer backed in parts lies, as offsets from the granule its address is placed by. */
@@ -98,11 +101,10 @@ static enum gpu_status take_parts(struct gpu_cuda_device *d, const struct gpu_cu
     }
     status = gpu_cuda_region_reserve(d, GPU_CUDA_GUARD_BYTES, l->bytes, &b->region, report);
     if (status != GPU_OK) return status;
-    uint64_t base = b->region->reserved + GPU_CUDA_GUARD_BYTES;
-    b->address = base + l->start;
+    b->address = b->region->base + l->start;
     for (uint32_t i = 0; i < l->n_runs; i++) {
-        l->runs[i].lo += base;
-        l->runs[i].hi += base;
+        l->runs[i].lo += b->region->base;
+        l->runs[i].hi += b->region->base;
     }
     return gpu_cuda_region_map_sparse(d, b->region, l->runs, l->n_runs, report);
 }
@@ -112,18 +114,18 @@ static enum gpu_status place_parts(struct gpu_cuda_device *d, const struct gpu_b
                                    struct gpu_cuda_buffer *b, struct gpu_report *report)
 {
     struct gpu_cuda_layout layout = {0};
-    enum gpu_status status = GPU_OK;
-    bool room = make_layout(d, desc, &layout);
 
-    if (room) status = take_parts(d, &layout, b, report);
+    if (!make_layout(d, desc, &layout)) return no_memory(desc, report);
+    enum gpu_status status = take_parts(d, &layout, b, report);
     free(layout.runs);
-    if (status == GPU_OK && (!room || !make_extents(b, desc)))
-        return gpu_cuda_fail(report, "out-of-memory", "no host memory for '%s'", desc->name);
     return status;
 }
 
 enum gpu_status gpu_cuda_place(struct gpu_cuda_device *d, const struct gpu_buffer_desc *desc,
                                struct gpu_cuda_buffer *b, struct gpu_report *report)
 {
-    return desc->n_extents ? place_parts(d, desc, b, report) : place_whole(d, desc, b, report);
+    enum gpu_status status =
+        desc->n_extents ? place_parts(d, desc, b, report) : place_whole(d, desc, b, report);
+
+    return status == GPU_OK && !make_extents(b, desc) ? no_memory(desc, report) : status;
 }

@@ -33,6 +33,7 @@ enum gpu_status gpu_cuda_region_reserve(struct gpu_cuda_device *d, uint64_t befo
         return gpu_cuda_result(d, rc, "cuMemAddressReserve", report);
     }
     r->reserved = address;
+    r->base = address + before;
     *region = r;
     return GPU_OK;
 }
@@ -171,8 +172,7 @@ static enum gpu_status add_run(struct gpu_cuda_region *r, uint64_t lo, uint64_t 
 static enum gpu_status map_pooled(struct gpu_cuda_device *d, struct gpu_cuda_region *r,
                                   struct gpu_report *report)
 {
-    uint64_t bytes = r->granules * d->granule;
-    uint64_t lo = r->reserved + (r->wide ? GPU_CUDA_WIDE_BYTES : GPU_CUDA_GUARD_BYTES);
+    uint64_t bytes = r->granules * d->granule, lo = r->base;
     cu_handle handle;
     enum gpu_status status = create(d, bytes, &handle, report);
 
