@@ -33,8 +33,8 @@ LDLIBS   := -lm -ldl -lpthread -lcjson
 
 REF_SRC     := $(filter-out ref/test_%.c,$(wildcard ref/*.c))
 GPU_SRC     := $(filter-out gpu/test_%.c gpu/cuda/test_%.c gpu/simt/test_%.c,$(wildcard gpu/*.c gpu/simt/*.c gpu/cuda/*.c))
-HARNESS_SRC := $(filter-out harness/test_%.c harness/main.c,$(wildcard harness/*.c harness/ops/*.c))
-TEST_SRC    := $(wildcard ref/test_*.c gpu/test_*.c gpu/*/test_*.c harness/test_*.c)
+TEST_SRC    := $(wildcard ref/test_*.c gpu/test_*.c gpu/*/test_*.c harness/*/test_*.c)
+HARNESS_SRC := $(filter-out $(TEST_SRC) harness/cli/main.c,$(wildcard harness/*/*.c))
 MODULES     := $(patsubst kernels/%.cu,%,$(wildcard kernels/*.cu))
 BROKEN      := $(patsubst kernels/broken/%.edit,%,$(wildcard kernels/broken/*.edit))
 FUZZ_TARGETS := $(patsubst fuzz/fuzz_%.c,%,$(wildcard fuzz/fuzz_*.c))
@@ -95,7 +95,7 @@ $(B)/obj/%.o: %.c $(FLAGS_STAMP)
 	$(call say,CC   ,$<)
 	$(Q)$(CC) $(CFLAGS) -I. -c $< -o $@
 
-$(B)/attest: $(LIB_OBJ) $(B)/obj/harness/main.o
+$(B)/attest: $(LIB_OBJ) $(B)/obj/harness/cli/main.o
 	$(call say,LINK ,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
@@ -166,12 +166,14 @@ exhaust-rotation: $(B)/exhaust_rotation $(B)/dump_rotation $(B)/simt/selftest_ro
 LIB_FUZZING_ENGINE ?= -fsanitize=fuzzer
 FUZZ_BIN := $(FUZZ_TARGETS:%=$(B)/fuzz_%)
 FUZZ_OBJ := $(call obj,$(FUZZ_SRC)) \
-    $(filter-out $(B)/obj/harness/command_%.o $(B)/obj/harness/report%.o,$(LIB_OBJ))
+    $(filter-out $(B)/obj/harness/cli/%.o $(B)/obj/harness/report/%.o,$(LIB_OBJ))
 ifeq ($(CONFIG),fuzz)
-$(call obj,$(REF_SRC) $(GPU_SRC) $(wildcard harness/ops/*.c) harness/compare.c harness/run.c \
-    harness/verify.c harness/instance.c): CFLAGS += -fno-sanitize-coverage=trace-cmp
-$(call obj,$(wildcard gpu/simt/*.c) harness/random.c harness/values.c harness/mutate.c \
-    harness/geometry.c harness/work.c $(FUZZ_SRC)): CFLAGS += -O2 -fno-sanitize=fuzzer-no-link
+$(call obj,$(REF_SRC) $(GPU_SRC) $(wildcard harness/ops/*.c) harness/case/instance.c \
+    harness/judge/compare.c harness/run/run.c harness/verify/verify.c): \
+    CFLAGS += -fno-sanitize-coverage=trace-cmp
+$(call obj,$(wildcard gpu/simt/*.c) harness/case/random.c harness/case/values.c \
+    harness/fuzz/geometry.c harness/fuzz/mutate.c harness/fuzz/work.c $(FUZZ_SRC)): \
+    CFLAGS += -O2 -fno-sanitize=fuzzer-no-link
 # Pure arithmetic on a few hundred numbers, and most of the time of a tensor-core case.
 $(B)/obj/gpu/simt/mma_model.o: CFLAGS += -fno-sanitize=all
 endif
@@ -224,5 +226,5 @@ fuzz-broken: ## fuzz each broken kernel from an empty corpus until it is found
 clean: ## remove everything built
 	rm -rf build
 
--include $(LIB_OBJ:.o=.d) $(B)/obj/harness/main.d $(TEST_OBJ:.o=.d) \
+-include $(LIB_OBJ:.o=.d) $(B)/obj/harness/cli/main.d $(TEST_OBJ:.o=.d) \
     $(patsubst %.o,%.d,$(call obj,$(wildcard fuzz/*.c))) $(wildcard $(B)/simt/*.d $(B)/cuda/*.d)

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "harness/geometry.h"
-#include "harness/session.h"
-#include "harness/work.h"
+#include "harness/fuzz/geometry.h"
+#include "harness/fuzz/work.h"
+#include "harness/session/session.h"
 
 /* Processor time a launch may take; sanitizers and coverage make one about ten times slower. */
 enum { WATCHDOG_MS = 10000 };

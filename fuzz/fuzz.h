@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "harness/case.h"
-#include "harness/op.h"
+#include "harness/case/case.h"
+#include "harness/case/op.h"
 
 /* The engine's interface. */
 int LLVMFuzzerInitialize(int *argc, char ***argv);

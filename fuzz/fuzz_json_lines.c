@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "harness/json_lines.h"
+#include "harness/files/json_lines.h"
 
 enum { LINES_MAX = 10000 };
 

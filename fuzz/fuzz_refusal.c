@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "harness/mutate.h"
-#include "harness/verify.h"
-#include "harness/work.h"
+#include "harness/fuzz/mutate.h"
+#include "harness/fuzz/work.h"
+#include "harness/verify/verify.h"
 
 static const struct fuzz_mutation mutation = {.family = NULL, .raw_one_in = 10, .wild = true};
 

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
-#include "harness/captured.h"
-#include "harness/safetensors.h"
+#include "harness/captured/captured.h"
+#include "harness/files/safetensors.h"
 
 /* Writing syncs to the disk: one input in so many, chosen by its bytes. */
 enum { WRITE_EVERY = 64 };

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "harness/mutate.h"
+#include "harness/fuzz/mutate.h"
 
 /* The engine's own mutations of bytes; absent where another engine replays or drives. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size) __attribute__((weak));

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/broken.h"
-#include "harness/case.h"
-#include "harness/dictionary.h"
-#include "harness/op.h"
-#include "harness/work.h"
+#include "harness/case/case.h"
+#include "harness/case/op.h"
+#include "harness/files/broken.h"
+#include "harness/fuzz/dictionary.h"
+#include "harness/fuzz/work.h"
 
 static int cases(const char *name)
 {

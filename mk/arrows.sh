@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 bad=0
 forbid() { # folder, pattern of what its files may not include
-    found=$(grep -rnE "#[[:space:]]*include[[:space:]]*[<\"]([^>\"]*/)?($2)/" "$1" \
+    found=$(grep -rnE "#[[:space:]]*include[[:space:]]*[<\"](\.\./)*($2)/" "$1" \
         --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' || true)
     [ -z "$found" ] && return
     echo "$found"

@@ -15,10 +15,10 @@ commit() { git -c user.name=drill -c user.email=drill@localhost commit -qam "$1"
 for n in $(seq 1 30); do
     case $n in
     23) # does not build, and is where bisection looks
-        echo "this is not C;" >>harness/text.c
+        echo "this is not C;" >>harness/base/text.c
         commit "Change $n, which does not build" ;;
     24)
-        sed -i '$d' harness/text.c
+        sed -i '$d' harness/base/text.c
         commit "Change $n, which builds again" ;;
     26) # five commits back from the last
         "$attest" broken --write "kernels/broken/$name.edit" kernels "$scratch/src" >/dev/null

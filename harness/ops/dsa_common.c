@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "harness/random.h"
+#include "harness/case/random.h"
 #include "ref/formats.h"
 
 enum { STREAM_INVALID = 0x1dead, FIELD_COLUMNS_MAX = 4096 };

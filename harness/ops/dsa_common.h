@@ -4,8 +4,8 @@
 #define ATTEST_OPS_DSA_COMMON_H
 
 #include "gpu/launch_dsa.h"
-#include "harness/op.h"
-#include "harness/values.h"
+#include "harness/case/op.h"
+#include "harness/case/values.h"
 #include "ref/dsa.h"
 
 /* Which of the tokens after the left padding are invalid. */

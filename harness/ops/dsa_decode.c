@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "gpu/launch_dsa.h"
-#include "harness/op.h"
-#include "harness/paging.h"
-#include "harness/values.h"
+#include "harness/case/op.h"
+#include "harness/case/paging.h"
+#include "harness/case/values.h"
 #include "ref/dsa.h"
 #include "ref/formats.h"
 

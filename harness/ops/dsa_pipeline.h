@@ -6,8 +6,8 @@
 #ifndef ATTEST_OPS_DSA_PIPELINE_H
 #define ATTEST_OPS_DSA_PIPELINE_H
 
+#include "harness/case/paging.h"
 #include "harness/ops/dsa_common.h"
-#include "harness/paging.h"
 
 enum { DSA_LATENT = 512 };
 

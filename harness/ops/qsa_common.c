@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/random.h"
+#include "harness/case/random.h"
 #include "ref/formats.h"
 
 enum { COLUMNS_MAX = 4096, STREAM_BITS = 0xb175, STREAM_PAGES = 0x9a6e5 };

@@ -4,9 +4,9 @@
 #define ATTEST_OPS_QSA_COMMON_H
 
 #include "gpu/launch_qsa.h"
-#include "harness/op.h"
-#include "harness/paging.h"
-#include "harness/values.h"
+#include "harness/case/op.h"
+#include "harness/case/paging.h"
+#include "harness/case/values.h"
 #include "ref/qsa.h"
 
 /* Regimes beside those of values.h, by the same parameter. */

@@ -1,6 +1,6 @@
 #include "harness/ops/qsa_scores.h"
 
-#include "harness/verify.h"
+#include "harness/verify/verify.h"
 
 enum { STREAM_Q = 1, STREAM_K = 2 };
 

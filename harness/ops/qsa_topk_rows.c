@@ -2,8 +2,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "harness/case/random.h"
 #include "harness/ops/qsa_common.h"
-#include "harness/random.h"
 #include "ref/formats.h"
 
 enum { STREAM_SCORE = 1, STREAM_KIND = 2 };

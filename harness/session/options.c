@@ -1,0 +1,244 @@
+#include "harness/session/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum option_id {
+    OPT_CASES = 256, OPT_GEOMETRIES, OPT_SEED, OPT_JOBS, OPT_REPEATS, OPT_SHARD, OPT_TIER,
+    OPT_TIMEOUT, OPT_WATCHDOG, OPT_JSON, OPT_NO_TRACE, OPT_NO_RELATIONS, OPT_QUIET, OPT_BACKEND,
+    OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL, OPT_MINIMIZE, OPT_BUDGET,
+    OPT_STATE, OPT_FINDINGS, OPT_EDITS, OPT_PROCESSES
+};
+
+static const struct {
+    enum option_id id;
+    const char *name, *argument, *help;
+} table[] = {
+    {OPT_CASES, "cases", "N", "random cases an operation (default 500; decode twice that)"},
+    {OPT_SEED, "seed", "S", "seed of the choice of cases and of their data (default 1)"},
+    {OPT_JOBS, "jobs", "N", "cases in work at a time (default: one a core)"},
+    {OPT_PROCESSES, "processes", "N",
+     "processes that share the cases in work on a GPU (default 1; CPU: always one each)"},
+    {OPT_BACKEND, "backend", "NAME", "simt (on the CPU, default) or cuda"},
+    {OPT_TIER, "tier", "NAME", "quick (default) or full: larger geometries"},
+    {OPT_JSON, "json", NULL, "one JSON object a case on standard output, no table"},
+    {OPT_REPORT, "report", "FILE", "write a Markdown report"},
+    {OPT_REPEATS, "repeats", "N", "further launches of every case for determinism (default 0)"},
+    {OPT_GEOMETRIES, "geometries", "N",
+     "random geometries an operation for refusal agreement (default 10000)"},
+    {OPT_SHARD, "shard", "I/N", "do only the I-th of N parts of the run, I from 0"},
+    {OPT_TIMEOUT, "timeout", "S", "seconds a case may take (default 120)"},
+    {OPT_WATCHDOG, "watchdog", "MS", "milliseconds a launch may take (default 20000)"},
+    {OPT_NO_TRACE, "no-trace", NULL, "leave out the instrumented run of the CPU backend"},
+    {OPT_NO_RELATIONS, "no-relations", NULL, "leave out the metamorphic relations"},
+    {OPT_MODULE, "module", "FILE", "kernels from elsewhere: .so for simt; cubin, fatbin, PTX for cuda"},
+    {OPT_SOURCE, "source", "FILE", "kernels from elsewhere as CUDA source, for the CPU backend"},
+    {OPT_KERNEL, "kernel", "OP=ENTRY", "name of the entry point in that module"},
+    {OPT_MODEL, "model", "KEY=VALUE,..",
+     "its error model: exp_ulp, rsqrt_ulp, div_ulp, p_bf16, tensor_core, mma_k, rescales_per_key, "
+     "rescales_fixed"},
+    {OPT_MINIMIZE, "minimize", NULL, "broken: shrink the case that catches each kernel"},
+    {OPT_BUDGET, "budget", "S", "seconds that minimising or fuzzing may take (default 120)"},
+    {OPT_STATE, "state", "FILE", "fuzz: go on from FILE where there is one, and keep it up to date"},
+    {OPT_FINDINGS, "findings", "DIR", "fuzz: where findings are written (default findings)"},
+    {OPT_EDITS, "edits", "DIR", "broken: edits of this folder, their modules beside them"},
+    {OPT_QUIET, "quiet", NULL, "no progress, only failures and the last lines"},
+};
+enum { TABLE_SIZE = sizeof table / sizeof *table };
+
+void options_help(void)
+{
+    puts("Options:");
+    for (size_t i = 0; i < TABLE_SIZE; i++) {
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].argument ? " " : "",
+                 table[i].argument ? table[i].argument : "");
+        printf("  %-26s %s\n", left, table[i].help);
+    }
+}
+
+static bool number(const char *name, const char *text, uint64_t low, uint64_t high, uint64_t *value)
+{
+    char *end;
+    errno = 0;
+    unsigned long long v = strtoull(text, &end, 0);
+    if (errno || end == text || *end || *text == '-' || v < low || v > high) {
+        fprintf(stderr, "attest: --%s %s: a whole number from %llu to %llu is needed\n", name, text,
+                (unsigned long long)low, (unsigned long long)high);
+        return false;
+    }
+    *value = v;
+    return true;
+}
+
+static bool seconds(const char *name, const char *text, double *value)
+{
+    char *end;
+    double v = strtod(text, &end);
+    if (end == text || *end || !(v > 0) || v > 1e6) {
+        fprintf(stderr, "attest: --%s %s: seconds above 0 are needed\n", name, text);
+        return false;
+    }
+    *value = v;
+    return true;
+}
+
+bool options_model(const char *text, struct ref_error_model *m, char *error, size_t size)
+{
+    while (*text) {
+        char key[32], *end;
+        double value;
+        size_t length = strcspn(text, "=");
+        if (length >= sizeof key || text[length] != '=') {
+            snprintf(error, size, "'%s': expected key=value", text);
+            return false;
+        }
+        memcpy(key, text, length);
+        key[length] = 0;
+        value = strtod(text + length + 1, &end);
+        if (end == text + length + 1 || (*end && *end != ',') || !(value >= 0) || value > 1e6) {
+            snprintf(error, size, "%s: a number from 0 to 1e6 is needed", key);
+            return false;
+        }
+        if (!strcmp(key, "exp_ulp")) m->exp_ulp = value;
+        else if (!strcmp(key, "rsqrt_ulp")) m->rsqrt_ulp = value;
+        else if (!strcmp(key, "div_ulp")) m->div_ulp = value;
+        else if (!strcmp(key, "p_bf16")) m->p_bf16 = value != 0;
+        else if (!strcmp(key, "tensor_core")) m->tensor_core = value != 0;
+        else if (!strcmp(key, "mma_k") && value >= 1) m->mma_k = (uint32_t)value;
+        else if (!strcmp(key, "rescales_per_key")) m->rescales_per_key = value;
+        else if (!strcmp(key, "rescales_fixed")) m->rescales_fixed = value;
+        else {
+            snprintf(error, size, "the error model has no '%s' (or not with %g)", key, value);
+            return false;
+        }
+        text = *end ? end + 1 : end;
+    }
+    return true;
+}
+
+static bool shard(const char *text, struct options *o)
+{
+    unsigned i, n;
+    char rest;
+    if (sscanf(text, "%u/%u%c", &i, &n, &rest) != 2 || n == 0 || i >= n) {
+        fprintf(stderr, "attest: --shard %s: I/N with I from 0 to N-1 is needed\n", text);
+        return false;
+    }
+    o->shard = i;
+    o->shards = n;
+    return true;
+}
+
+static bool choice(const char *name, const char *text, const char *a, const char *b, bool *second)
+{
+    *second = !strcmp(text, b);
+    if (*second || !strcmp(text, a)) return true;
+    fprintf(stderr, "attest: --%s %s: it is %s or %s\n", name, text, a, b);
+    return false;
+}
+
+static bool apply(enum option_id id, const char *text, struct options *o)
+{
+    uint64_t value = 0;
+    bool second = false;
+    char error[160];
+    switch (id) {
+    case OPT_CASES: return number("cases", text, 0, 100000000, &o->cases);
+    case OPT_GEOMETRIES: return number("geometries", text, 0, 1000000000, &o->geometries);
+    case OPT_SEED: return number("seed", text, 0, UINT64_MAX, &o->seed);
+    case OPT_JOBS:
+        if (!number("jobs", text, 1, 1024, &value)) return false;
+        o->jobs = (uint32_t)value;
+        return true;
+    case OPT_PROCESSES:
+        if (!number("processes", text, 1, 1024, &value)) return false;
+        o->processes = (uint32_t)value;
+        return true;
+    case OPT_REPEATS:
+        if (!number("repeats", text, 0, 10000, &value)) return false;
+        o->repeats = (uint32_t)value;
+        return true;
+    case OPT_WATCHDOG:
+        if (!number("watchdog", text, 1, 3600000, &value)) return false;
+        o->watchdog_ms = (uint32_t)value;
+        return true;
+    case OPT_TIMEOUT: return seconds("timeout", text, &o->timeout_s);
+    case OPT_SHARD: return shard(text, o);
+    case OPT_TIER:
+        if (!choice("tier", text, "quick", "full", &second)) return false;
+        o->tier = second ? TIER_FULL : TIER_QUICK;
+        return true;
+    case OPT_BACKEND:
+        o->backend = text;
+        o->backend_given = true;
+        return choice("backend", text, "simt", "cuda", &second);
+    case OPT_JSON: return o->json = true;
+    case OPT_NO_TRACE: return o->no_trace = true;
+    case OPT_NO_RELATIONS: return o->no_relations = true;
+    case OPT_QUIET: return o->quiet = true;
+    case OPT_MINIMIZE: return o->minimize = true;
+    case OPT_BUDGET: return seconds("budget", text, &o->budget_s);
+    case OPT_REPORT: o->report = text; return true;
+    case OPT_STATE: o->state = text; return true;
+    case OPT_FINDINGS: o->findings = text; return true;
+    case OPT_EDITS: o->edits = text; return true;
+    case OPT_MODULE: o->module = text; return true;
+    case OPT_SOURCE: o->source = text; return true;
+    case OPT_KERNEL: o->kernel_map = text; return true;
+    case OPT_MODEL:
+        o->model_given = true;
+        if (options_model(text, &o->model, error, sizeof error)) return true;
+        fprintf(stderr, "attest: --model %s: %s\n", text, error);
+        return false;
+    }
+    return false;
+}
+
+static void set_defaults(struct options *o)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    memset(o, 0, sizeof *o);
+    o->cases = 500;
+    o->geometries = 10000;
+    o->seed = 1;
+    o->jobs = cores > 0 && cores < 1024 ? (uint32_t)cores : 2;
+    o->processes = 1;
+    o->shards = 1;
+    o->watchdog_ms = 20000;
+    o->timeout_s = 120;
+    o->budget_s = 120;
+    o->backend = "simt";
+    o->findings = "findings";
+    o->model = REF_MODEL_DEFAULT;
+}
+
+bool options_parse(int argc, char **argv, struct options *o)
+{
+    struct option longs[TABLE_SIZE + 1];
+    memset(longs, 0, sizeof longs);
+    for (size_t i = 0; i < TABLE_SIZE; i++)
+        longs[i] = (struct option){table[i].name, table[i].argument ? required_argument : no_argument,
+                                   NULL, (int)table[i].id};
+    set_defaults(o);
+    optind = 1;
+    opterr = 0;
+    for (;;) {
+        int at = optind, id = getopt_long(argc, argv, ":", longs, NULL);
+        if (id == -1) break;
+        if (id == '?' || id == ':') {
+            fprintf(stderr, "attest: %s %s; `attest %s --help` lists the options\n", argv[at],
+                    id == ':' ? "needs a value" : "is not an option", argv[0]);
+            return false;
+        }
+        if (!apply((enum option_id)id, optarg, o)) return false;
+    }
+    o->words = argv + optind;
+    o->n_words = argc - optind;
+    return true;
+}

@@ -1,0 +1,404 @@
+#include "harness/verify/verify.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "harness/captured/captured.h"
+#include "harness/judge/compare.h"
+#include "harness/run/run.h"
+#include "harness/verify/relations.h"
+
+const char *const check_names[CHECK_COUNT] = {
+    [CHECK_REFUSAL] = "refusal",         [CHECK_GUARD] = "guard",
+    [CHECK_WRITTEN] = "written",         [CHECK_UNTOUCHED] = "untouched",
+    [CHECK_INPUTS] = "inputs",           [CHECK_POISON] = "poison",
+    [CHECK_DETERMINISM] = "determinism", [CHECK_SCHEDULE] = "schedule",
+    [CHECK_ACCESS] = "access",           [CHECK_CONTRACT] = "contract",
+    [CHECK_RELATION] = "relation"};
+const char *const verdict_names[] = {
+    [VERDICT_PASS] = "pass", [VERDICT_FAIL] = "fail",
+    [VERDICT_REFUSED] = "refused", [VERDICT_ERROR] = "error"};
+
+/* Two patterns no kernel writes everywhere by chance: an element that holds the first one after the
+ * first run and the second one after the second was never written. */
+enum { PATTERN_FIRST = 0xa5, PATTERN_SECOND = 0x5b };
+
+static const struct run_options first_run = {GPU_FENCE_AFTER, PATTERN_FIRST, 0, false};
+
+bool verify_refusal_agrees(const struct case_line *c, bool *refused, char *rule, size_t rule_size,
+                           char *text, size_t text_size)
+{
+    struct ref_refusal why = {{0}, {0}};
+    struct gpu_report report = {{0}, {0}};
+    bool ref_refuses = !c->op->ref_accepts(c, NULL, &why);
+    bool gpu_refuses = c->op->gpu_check(c, NULL, &report) == GPU_REFUSED;
+    *refused = ref_refuses;
+    snprintf(rule, rule_size, "%s", ref_refuses ? why.rule : report.rule);
+    if (ref_refuses != gpu_refuses)
+        snprintf(text, text_size, "  the oracle %s%s%s; the launcher %s%s%s\n",
+                 ref_refuses ? "refuses: " : "accepts", ref_refuses ? why.text : "", "",
+                 gpu_refuses ? "refuses: " : "accepts", gpu_refuses ? report.text : "", "");
+    else
+        snprintf(text, text_size, "  %s\n", ref_refuses ? report.text : "");
+    return ref_refuses == gpu_refuses;
+}
+
+/* Refusal agreement with the index tensors at hand. Returns true if the case may run. */
+static bool admitted(const struct case_line *c, const struct instance *in, struct result *r)
+{
+    struct ref_refusal why = {{0}, {0}};
+    struct gpu_report report = {{0}, {0}};
+    char check[96];
+    bool ref_refuses = !c->op->ref_accepts(c, in, &why);
+    bool gpu_refuses = c->op->gpu_check(c, in, &report) == GPU_REFUSED;
+    r->checks[CHECK_REFUSAL]++;
+    if (!ref_refuses && !gpu_refuses) return true;
+    if (ref_refuses && gpu_refuses) {
+        snprintf(check, sizeof check, "%s", why.rule);
+        return result_fail(r, VERDICT_REFUSED, check, "  %s\n", report.text);
+    }
+    snprintf(check, sizeof check, "refusal %s", ref_refuses ? why.rule : report.rule);
+    return result_fail(r, VERDICT_FAIL, check, "  the oracle %s%s; the launcher %s%s\n",
+                       ref_refuses ? "refuses: " : "accepts", why.text,
+                       gpu_refuses ? "refuses: " : "accepts", report.text);
+}
+
+static uint64_t digest_outputs(const struct instance *in, const struct outputs *out)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        const struct tensor *t = &in->tensors[i];
+        uint32_t bytes = dtype_bytes(t->dtype);
+        if (!out->dense[i]) continue;
+        uint64_t n = tensor_logical_elems(t);
+        /* A NaN is one value here, whatever its bits: those above this one without their sign. */
+        uint32_t infinity = t->dtype == DTYPE_BF16  ? 0x7f80
+                            : t->dtype == DTYPE_F32 ? 0x7f800000
+                                                    : UINT32_MAX;
+        for (uint64_t k = 0; k < n; k++) {
+            uint32_t word = 0;
+            memcpy(&word, out->dense[i] + k * bytes, bytes);
+            if ((word & (infinity | (infinity - 1))) > infinity) word = 0x7fffffff;
+            hash = (hash ^ word) * 0x100000001b3u;
+        }
+    }
+    return hash;
+}
+
+bool verify_build(const struct verify_context *x, const struct case_line *c, struct instance *in,
+                  struct result *r)
+{
+    if (!c->op->build(c, in))
+        return result_fail(r, VERDICT_ERROR, "memory", "  no memory to build the case\n");
+    for (uint32_t i = 0; x->item && i < x->item->n_overrides; i++) {
+        const struct override *o = &x->item->overrides[i];
+        struct tensor *t = &in->tensors[instance_index(in, o->name)];
+        uint64_t room = t->elems * dtype_bytes(t->dtype);
+        if (o->size_bytes > room)
+            return result_fail(r, VERDICT_ERROR, "captured",
+                               "  %s holds %" PRIu64 " bytes, the case's geometry has %" PRIu64 "\n",
+                               o->name, o->size_bytes, room);
+        t->overridden = true;
+        memcpy(t->data, o->data, o->size_bytes);
+    }
+    return true;
+}
+
+/* First tensor with differing outputs, or -1; *count elements differ, the first at *first. */
+static int32_t first_difference(const struct instance *in, const struct outputs *a,
+                                const struct outputs *b, uint64_t *count, uint64_t *first)
+{
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        const struct tensor *t = &in->tensors[i];
+        if (!a->dense[i]) continue;
+        *count = compare_bits(t, a->dense[i], b->dense[i], tensor_logical_elems(t), first);
+        if (*count) return (int32_t)i;
+    }
+    return -1;
+}
+
+static bool differ_fail(const struct instance *in, uint32_t t, const struct outputs *a,
+                        const struct outputs *b, uint64_t count, uint64_t first,
+                        const char *check, const char *what, struct result *r)
+{
+    char index[160], before[64], after[64];
+    const struct tensor *tensor = &in->tensors[t];
+    tensor_describe_index(tensor, first, index, sizeof index);
+    element_print(tensor->dtype, a->dense[t], first, before, sizeof before);
+    element_print(tensor->dtype, b->dense[t], first, after, sizeof after);
+    return result_fail(r, VERDICT_FAIL, check,
+                       "  %s: %" PRIu64 " elements of %s differ; the first is [%s]: %s, then %s\n",
+                       what, count, tensor->name, index, before, after);
+}
+
+static bool never_written(const struct tensor *t, const uint8_t *a, const uint8_t *b, uint64_t i)
+{
+    uint32_t bytes = dtype_bytes(t->dtype);
+    for (uint32_t k = 0; k < bytes; k++) {
+        if (a[i * bytes + k] != PATTERN_FIRST || b[i * bytes + k] != PATTERN_SECOND) return false;
+    }
+    return true;
+}
+
+/* Runs the case once more with one thing changed; true if the outputs differ from `base`. */
+static bool differs_with(struct verify_context *x, const struct case_line *c,
+                         const struct instance *in, const struct run_options *o,
+                         const struct outputs *base)
+{
+    struct outputs again;
+    static _Thread_local struct result scratch;
+    uint64_t count, first;
+    memset(&scratch, 0, sizeof scratch);
+    if (!run_instance(x, c, in, o, &again, &scratch)) return false;
+    bool differs = first_difference(in, base, &again, &count, &first) >= 0;
+    outputs_free(&again);
+    return differs;
+}
+
+/* Two runs that changed everything at once disagree: find out which change it was. */
+static bool attribute_difference(struct verify_context *x, const struct case_line *c,
+                                 const struct instance *nan_in, const struct instance *huge_in,
+                                 const struct run_options *second, const struct outputs *a,
+                                 const struct outputs *b, struct result *r)
+{
+    uint64_t count = 0, first = 0;
+    int32_t t = first_difference(nan_in, a, b, &count, &first);
+    const struct tensor *tensor = &nan_in->tensors[t];
+    char index[160];
+    if (never_written(tensor, a->dense[t], b->dense[t], first)) {
+        tensor_describe_index(tensor, first, index, sizeof index);
+        return result_fail(r, VERDICT_FAIL, check_names[CHECK_WRITTEN],
+                           "  %s[%s] was never written (first of %" PRIu64
+                           " elements that kept what they held before the launch)\n",
+                           tensor->name, index, count);
+    }
+    struct run_options o = first_run;
+    const char *check = check_names[CHECK_POISON];
+    const char *what = "what the outputs held before the launch matters";
+    if (differs_with(x, c, nan_in, &o, a)) {
+        check = check_names[CHECK_DETERMINISM];
+        what = "the same launch gave other bits";
+    } else if (differs_with(x, c, huge_in, &o, a)) {
+        what = "bytes that must not matter do: poison NaN against huge";
+    } else {
+        o.schedule = second->schedule;
+        if (differs_with(x, c, nan_in, &o, a)) {
+            check = check_names[CHECK_SCHEDULE];
+            what = "another legal order of threads gave other bits";
+        }
+    }
+    return differ_fail(nan_in, (uint32_t)t, a, b, count, first, check, what, r);
+}
+
+bool expected_alloc(const struct instance *in, struct expected *e)
+{
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        const struct tensor *t = &in->tensors[i];
+        uint64_t n = tensor_logical_elems(t);
+        if (t->role != ROLE_OUT) continue;
+        if (t->contract == CONTRACT_EXACT) {
+            e[i].exact = calloc(n + 1, dtype_bytes(t->dtype));
+            if (!e[i].exact) return false;
+        }
+        if (t->contract == CONTRACT_BOUND) {
+            e[i].value = calloc(n + 1, sizeof *e[i].value);
+            e[i].bound = calloc(n + 1, sizeof *e[i].bound);
+            if (!e[i].value || !e[i].bound) return false;
+        }
+    }
+    return true;
+}
+
+bool expected_alloc_select(struct expected *e, uint64_t rows, uint64_t stride)
+{
+    uint64_t cells = rows * stride + 1;
+    e->select_stride = stride;
+    e->select_value = calloc(cells, sizeof *e->select_value);
+    e->select_bound = calloc(cells, sizeof *e->select_bound);
+    e->select_n = calloc(rows + 1, sizeof *e->select_n);
+    e->select_k = calloc(rows + 1, sizeof *e->select_k);
+    return e->select_value && e->select_bound && e->select_n && e->select_k;
+}
+
+void expected_free(struct expected *e)
+{
+    for (uint32_t i = 0; i < INSTANCE_TENSORS_MAX; i++) {
+        free(e[i].exact);
+        free(e[i].value);
+        free(e[i].bound);
+        free(e[i].select_value);
+        free(e[i].select_bound);
+        free(e[i].select_n);
+        free(e[i].select_k);
+    }
+}
+
+static bool judge_tensor(const struct tensor *t, const uint8_t *got, const struct expected *e,
+                         const char *label, struct result *r)
+{
+    struct comparison c;
+    char check[64];
+    uint64_t n = tensor_logical_elems(t);
+    uint8_t *map = calloc(n + 1, 1);
+    if (!map) return result_fail(r, VERDICT_ERROR, "memory", "  no memory to compare\n");
+    compare_tensor(t, got, e, &c, map);
+    r->checks[CHECK_CONTRACT]++;
+    r->compared += c.compared;
+    r->nearest += c.nearest;
+    r->unjudged += c.unjudged;
+    r->identical += c.identical;
+    r->equivalent += c.equivalent;
+    distribution_add(&r->spread, &c.spread);
+    if (c.worst_ratio > r->worst_ratio) r->worst_ratio = c.worst_ratio;
+    if (c.max_ulp > r->max_ulp) r->max_ulp = c.max_ulp;
+    if (c.wrong) {
+        snprintf(check, sizeof check, "%s %s", label, t->name);
+        result_fail(r, VERDICT_FAIL, check, "%s", "");
+        compare_explain(t, got, e, &c, map, r->text, sizeof r->text);
+    }
+    free(map);
+    return !c.wrong;
+}
+
+bool verify_judge(const struct instance *in, const struct outputs *out,
+                           const struct expected *e, const char *label, struct result *r)
+{
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        const struct tensor *t = &in->tensors[i];
+        if (t->role != ROLE_OUT || t->contract == CONTRACT_ANY) continue;
+        if (!judge_tensor(t, out->dense[i], &e[i], label, r)) return false;
+    }
+    return true;
+}
+
+/* The instrumented module under another schedule: every access checked, and the same bits. */
+static bool check_access(struct verify_context *x, const struct case_line *c,
+                         const struct instance *in, const struct outputs *out, struct result *r)
+{
+    struct run_options o = {GPU_FENCE_AFTER, PATTERN_FIRST, case_seed(c) | 2, true};
+    struct outputs traced;
+    uint64_t count, first;
+    if (!run_instance(x, c, in, &o, &traced, r)) return false;
+    r->checks[CHECK_ACCESS]++;
+    r->checks[CHECK_SCHEDULE]++;
+    int32_t t = first_difference(in, out, &traced, &count, &first);
+    bool same = t < 0 || differ_fail(in, (uint32_t)t, out, &traced, count, first,
+                                     check_names[CHECK_SCHEDULE],
+                                     "another legal order of threads gave other bits", r);
+    outputs_free(&traced);
+    return same;
+}
+
+/* Launches repeated with everything the same. */
+static bool check_repeats(struct verify_context *x, const struct case_line *c,
+                          const struct instance *in, const struct outputs *out, struct result *r)
+{
+    for (uint32_t k = 0; k < x->repeats; k++) {
+        struct outputs again;
+        uint64_t count, first;
+        if (!run_instance(x, c, in, &first_run, &again, r)) return false;
+        r->checks[CHECK_DETERMINISM]++;
+        int32_t t = first_difference(in, out, &again, &count, &first);
+        bool same = t < 0 || differ_fail(in, (uint32_t)t, out, &again, count, first,
+                                         check_names[CHECK_DETERMINISM],
+                                         "the same launch gave other bits", r);
+        outputs_free(&again);
+        if (!same) return false;
+    }
+    return true;
+}
+
+/* What the second of the two launches differs in: everything that must not matter. Fence side,
+ * poison, what the outputs held, order of threads. */
+struct second_launch {
+    struct instance in;
+    struct run_options options;
+    struct outputs out;
+};
+
+/* Starts the second launch, asks the oracle while a GPU is at it, and compares the two. */
+static bool check_second(struct verify_context *x, const struct case_line *c,
+                         const struct instance *in, const struct outputs *a,
+                         struct second_launch *b, struct expected *e, struct result *r)
+{
+    struct started run;
+    uint64_t count, first;
+    if (!run_start(x, c, &b->in, &b->options, &run, r)) return false;
+    r->digest = digest_outputs(in, a);
+    if (!expected_alloc(in, e)) {
+        run_abandon(x, &run);
+        return result_fail(r, VERDICT_ERROR, "memory", "  no memory for the oracle\n");
+    }
+    c->op->oracle(c, in, x->model ? x->model : c->op->model, (const uint8_t *const *)a->dense, e);
+    if (!run_finish(x, &run, &b->out, r)) return false;
+    r->checks[CHECK_POISON]++;
+    r->checks[CHECK_WRITTEN]++;
+    r->checks[CHECK_DETERMINISM]++;
+    r->checks[CHECK_SCHEDULE] += x->backend == &gpu_backend_simt;
+    return first_difference(in, a, &b->out, &count, &first) < 0 ||
+           attribute_difference(x, c, in, &b->in, &b->options, a, &b->out, r);
+}
+
+static bool check_outputs(struct verify_context *x, const struct case_line *c,
+                          const struct instance *in, const struct outputs *out,
+                          struct second_launch *second, struct result *r)
+{
+    struct expected e[INSTANCE_TENSORS_MAX];
+    memset(e, 0, sizeof e);
+    bool fine = check_second(x, c, in, out, second, e, r) && check_repeats(x, c, in, out, r) &&
+                verify_judge(in, out, e, check_names[CHECK_CONTRACT], r);
+    if (fine && x->trace) fine = check_access(x, c, in, out, r);
+    if (fine && x->relations) fine = relations_hold(x, c, in, out, e, &first_run, r);
+    expected_free(e);
+    return fine;
+}
+
+/* All that launches. Builds the second instance while a GPU is at the first. */
+static bool check_launches(struct verify_context *x, const struct case_line *c,
+                           const struct instance *in, struct result *r)
+{
+    struct second_launch second = {
+        .options = {GPU_FENCE_BEFORE, PATTERN_SECOND, case_seed(c) | 1, false}};
+    struct started run;
+    struct outputs out;
+    if (!run_start(x, c, in, &first_run, &run, r)) return false;
+    instance_init(&second.in, POISON_HUGE);
+    bool built = verify_build(x, c, &second.in, r), fine = false;
+    if (!built) {
+        run_abandon(x, &run);
+    } else if (run_finish(x, &run, &out, r)) {
+        fine = check_outputs(x, c, in, &out, &second, r);
+        outputs_free(&out);
+    }
+    outputs_free(&second.out);
+    instance_free(&second.in);
+    return fine;
+}
+
+void verify_case(struct verify_context *x, const struct case_line *c, struct result *r)
+{
+    struct timespec start, end;
+    struct instance in;
+    memset(r, 0, sizeof *r);
+    r->verdict = VERDICT_ERROR;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    instance_init(&in, POISON_NAN);
+    if (admitted(c, NULL, r) && verify_build(x, c, &in, r) && admitted(c, &in, r) &&
+        check_launches(x, c, &in, r))
+        r->verdict = VERDICT_PASS;
+    if (r->verdict == VERDICT_PASS && !r->compared)
+        result_fail(r, VERDICT_ERROR, "nothing-compared",
+                    "  the case gave nothing to compare: it proves nothing\n");
+    instance_free(&in);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    r->seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
+}
+
+void verify_close(struct verify_context *x)
+{
+    if (x->device) x->backend->close(x->device);
+    x->device = NULL;
+}
