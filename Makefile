@@ -51,7 +51,7 @@ BROKEN_SO := $(BROKEN:%=$(B)/broken/%.so) $(BROKEN_RACES:%=$(B)/broken/%.trace.s
 NVCC     := $(shell command -v nvcc 2>/dev/null)
 CUDA_BIN := $(if $(NVCC),$(foreach m,$(MODULES),$(B)/cuda/$(m).fatbin))
 
-.PHONY: all help verify check deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets coverage report bisect mutants bisect-drill fuzz-broken config clean arrows test exhaust-rotation device-check
+.PHONY: all help verify check install uninstall deps build simt cuda broken broken-cuda fuzz fuzz-smoke fuzz-targets coverage report bisect mutants bisect-drill fuzz-broken config clean arrows test exhaust-rotation device-check
 
 all: build ## build the program and the kernel modules
 
@@ -222,6 +222,32 @@ bisect-drill: build ## show that a regression planted in a scratch clone is foun
 fuzz-broken: ## fuzz each broken kernel from an empty corpus until it is found
 	+$(Q)$(MAKE) -j$(JOBS) CONFIG=fuzz fuzz-targets
 	$(Q)mk/fuzz-planted.sh build/fuzz '$(or $(TIME),600)' $(NAMES)
+
+# Installed as it lies here: the program finds its modules beside itself, and what compiles a kernel
+# given as source two folders up.
+PREFIX  ?= /usr/local
+HOME_DIR = $(DESTDIR)$(PREFIX)/lib/attest
+install: ## install for all users: make install PREFIX=/usr/local DESTDIR=
+	@[ -x $(B)/attest ] && ls $(SIMT_SO) >/dev/null || { echo "install: run make first" >&2; exit 2; }
+	install -d $(HOME_DIR)/build/$(CONFIG)/simt $(HOME_DIR)/build/$(CONFIG)/cuda $(HOME_DIR)/mk \
+	    $(HOME_DIR)/gpu/simt/include $(HOME_DIR)/kernels $(DESTDIR)$(PREFIX)/bin \
+	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install $(B)/attest $(HOME_DIR)/build/$(CONFIG)/
+	install -m 644 $(SIMT_SO) $(HOME_DIR)/build/$(CONFIG)/simt/
+	for f in $(wildcard $(B)/cuda/*.fatbin); do \
+	    install -m 644 $$f $(HOME_DIR)/build/$(CONFIG)/cuda/ || exit 1; done
+	install mk/simt-module.sh $(HOME_DIR)/mk/
+	install -m 644 gpu/simt/rewrite.awk $(HOME_DIR)/gpu/simt/
+	cp -R gpu/simt/include/. $(HOME_DIR)/gpu/simt/include/
+	install -m 644 $(wildcard kernels/*.cuh) $(HOME_DIR)/kernels/
+	ln -sfn ../lib/attest/build/$(CONFIG)/attest $(DESTDIR)$(PREFIX)/bin/attest
+	install -m 644 mk/attest.bash-completion \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/attest
+	mk/man.sh $(B)/attest >$(DESTDIR)$(PREFIX)/share/man/man1/attest.1
+
+uninstall: ## remove what install put there: the same PREFIX and DESTDIR
+	rm -rf $(HOME_DIR) $(DESTDIR)$(PREFIX)/bin/attest $(DESTDIR)$(PREFIX)/share/man/man1/attest.1 \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/attest
 
 clean: ## remove everything built
 	rm -rf build

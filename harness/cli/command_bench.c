@@ -246,7 +246,7 @@ static void bench_help(void)
          "arithmetic that must be done at the rate measured. 'warm' in the last column: all sets\n"
          "together fit in the L2. With --backend simt: CPU seconds a launch of a small case.\n"
          "A case is not checked here; `attest run CASE` does.\n");
-    options_help();
+    options_help("bench");
     puts("\nExit: 0 measured, 1 a launch went wrong or a required quotient was missed, 2 usage, "
          "3 infrastructure, 77 no GPU here.");
 }

@@ -265,7 +265,7 @@ int command_broken(int argc, char **argv)
              "  attest broken --minimize decode_stride_576    the smallest case that shows it\n"
              "  attest broken --edits DIR                     other edits, with their modules DIR/NAME.so\n"
              "  attest broken --write FILE.edit kernels DIR   the wrong kernel's source\n");
-        options_help();
+        options_help("broken");
         return EXIT_PASS;
     }
     if (argc > 1 && !strcmp(argv[1], "--write")) return write_source(argc, argv);

@@ -110,11 +110,11 @@ int command_explain(int argc, char **argv)
     static struct case_line c;
     char error[512];
     int code = EXIT_USAGE;
-    if (argc > 1 && !strcmp(argv[1], "--help")) {
+    if (wants_help(argc, argv)) {
         puts("attest explain CASE [options]\n\n"
              "Shows a case's tensors, runs it once and says, stage by stage, what is right and where\n"
              "the first wrong value lies.\n");
-        options_help();
+        options_help("explain");
         return EXIT_PASS;
     }
     if (!options_parse(argc, argv, &o)) return EXIT_USAGE;

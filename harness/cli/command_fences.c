@@ -125,7 +125,7 @@ int command_fences(int argc, char **argv)
              "read past its end is caught. Exit 0 when every one is.\n\n"
              "  attest fences --backend cuda --jobs 16\n"
              "  attest fences qsa_gather --module my.fatbin --backend cuda   of a kernel of yours\n");
-        options_help();
+        options_help("fences");
         return EXIT_PASS;
     }
     if (!options_parse(argc, argv, &o) || !session_ops(&o, ops, &n_ops)) return EXIT_USAGE;

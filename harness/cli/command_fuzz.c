@@ -17,7 +17,7 @@ static void help(void)
          "  attest fuzz --budget 600\n"
          "  attest fuzz dsa_topk_pools --backend cuda --budget 3600 --state topk.fuzz\n"
          "  attest run findings/*.txt                      replays what was found\n");
-    options_help();
+    options_help("fuzz");
     puts("\nExit: 0 nothing found, 1 a kernel is wrong, 2 usage, 3 infrastructure, 77 no such backend "
          "here.");
 }

@@ -19,10 +19,10 @@ int command_replay(int argc, char **argv)
              "The selector operations and the decode pipeline with a geometry vector: captured "
              "once\n"
              "(a CUDA graph on the GPU) and replayed at other lengths, against eager launches.\n");
-        options_help();
+        options_help("replay");
         return EXIT_PASS;
     }
-    if (!options_parse(argc, argv, &o)) return EXIT_USAGE;
+    if (!options_parse(argc, argv, &o) || !options_no_words(&o, "replay")) return EXIT_USAGE;
     if (!session_context(&o, &x, &code)) return code;
     struct gpu_options options = {.watchdog_ms = x.watchdog_ms};
     enum gpu_status status = x.backend->open(&x.device, &options, &report);

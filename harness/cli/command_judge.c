@@ -46,6 +46,7 @@ int command_judge(int argc, char **argv)
              "scores.\n"
              "Nothing is launched. docs/your-kernel.md shows how to\n"
              "write such a file from torch.\n");
+        options_help("judge");
         return EXIT_PASS;
     }
     if (!options_parse(argc, argv, &o)) return EXIT_USAGE;

@@ -18,7 +18,7 @@ int command_minimize(int argc, char **argv)
         puts("attest minimize CASE [options]\n\n"
              "Shrinks a failing case: geometry, then structure, then values, keeping the same kind\n"
              "of failure. Prints the smallest case found and its failure.\n");
-        options_help();
+        options_help("minimize");
         return EXIT_PASS;
     }
     if (!options_parse(argc, argv, &o)) return EXIT_USAGE;

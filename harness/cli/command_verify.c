@@ -19,7 +19,7 @@ static void verify_help(void)
          "  attest verify dsa --backend cuda --jobs 16\n"
          "  attest verify --json > results.jsonl           one line a case\n"
          "  attest verify glm5next_dsa_mla_decode_fp8 --source mine.cu --model exp_ulp=2.5\n");
-    options_help();
+    options_help("verify");
     puts("\nExit: 0 right, 1 a kernel is wrong, 2 usage or refused, 3 infrastructure, 77 no such "
          "backend here.");
 }
@@ -27,12 +27,12 @@ static void verify_help(void)
 static void run_help(void)
 {
     puts("attest run CASE|FILE… [options]\n\n"
-         "Replays cases. A FILE is a text file with one case a line (# starts a comment) or a "
-         "captured\n"
-         "case (.safetensors).\n\n"
+         "Replays cases. A FILE is a text file with one case a line (# starts a comment; a line\n"
+         "`#: --timeout 600` says which of --timeout, --watchdog, --jobs, --no-trace and\n"
+         "--no-relations its cases need) or a captured case (.safetensors).\n\n"
          "  attest run 'glm5next_dsa_mla_decode_fp8:seqs=1,heads=2,len=[9],seed=0x1f'\n"
          "  attest run corpora/dsa.txt --backend cuda\n");
-    options_help();
+    options_help("run");
 }
 
 bool wants_help(int argc, char **argv)
@@ -127,7 +127,20 @@ static bool texts_from_captured(struct texts *t, const char *word)
     return false;
 }
 
-static bool texts_from_file(struct texts *t, const char *path)
+/* A line `#: --timeout 600`: what the file's cases need. */
+static bool wishes(const char *path, const char *line, struct options *o)
+{
+    char error[700];
+    if (!options_wishes(line + 2, o, error, sizeof error)) {
+        fprintf(stderr, "attest: %s: %s\n", path, error);
+        return false;
+    }
+    if (!o->quiet && !o->json)
+        fprintf(stderr, "%s asks for%.*s\n", path, (int)strcspn(line + 2, "\r\n"), line + 2);
+    return true;
+}
+
+static bool texts_from_file(struct texts *t, const char *path, struct options *o)
 {
     FILE *f = fopen(path, "r");
     char *line = NULL;
@@ -141,6 +154,7 @@ static bool texts_from_file(struct texts *t, const char *path)
     while (fine && (n = getline(&line, &room, f)) >= 0) {
         size_t length = strcspn(line, "\r\n#"), start = strspn(line, " \t");
         while (length > start && (line[length - 1] == ' ' || line[length - 1] == '\t')) length--;
+        if (!strncmp(line, "#:", 2)) fine = wishes(path, line, o);
         if (length > start) fine = texts_add(t, line + start, length - start, NULL);
     }
     free(line);
@@ -179,7 +193,7 @@ int command_run(int argc, char **argv)
         struct stat st;
         const char *word = o.words[i];
         bool fine = names_captured(word) ? texts_from_captured(&texts, word)
-                    : !stat(word, &st)   ? texts_from_file(&texts, word)
+                    : !stat(word, &st)   ? texts_from_file(&texts, word, &o)
                                          : texts_add(&texts, word, strlen(word), NULL);
         if (!fine) return EXIT_USAGE;
     }

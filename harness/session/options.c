@@ -15,47 +15,75 @@ enum option_id {
     OPT_STATE, OPT_FINDINGS, OPT_EDITS, OPT_PROCESSES
 };
 
+/* Groups of commands that take the same options. */
+#define LAUNCHING "verify run fuzz minimize explain broken fences bench replay"
+#define ONE_KERNEL "verify run fuzz minimize explain fences bench" /* that may be from elsewhere */
+#define POOLED "verify run fuzz minimize broken fences"            /* worker processes */
+
 static const struct {
     enum option_id id;
-    const char *name, *argument, *help;
+    const char *name, *argument;
+    const char *commands; /* that take it, separated by blanks */
+    const char *help;
 } table[] = {
-    {OPT_CASES, "cases", "N", "random cases an operation (default 500; decode twice that)"},
-    {OPT_SEED, "seed", "S", "seed of the choice of cases and of their data (default 1)"},
-    {OPT_JOBS, "jobs", "N", "cases in work at a time (default: one a core)"},
-    {OPT_PROCESSES, "processes", "N",
+    {OPT_CASES, "cases", "N", "verify broken", "random cases an operation (default 500; decode twice that)"},
+    {OPT_SEED, "seed", "S", "verify fuzz broken fences",
+     "seed of the choice of cases and of their data (default 1)"},
+    {OPT_JOBS, "jobs", "N", POOLED, "cases in work at a time (default: one a core)"},
+    {OPT_PROCESSES, "processes", "N", "verify run fuzz",
      "processes that share the cases in work on a GPU (default 1; CPU: always one each)"},
-    {OPT_BACKEND, "backend", "NAME", "simt (on the CPU, default) or cuda"},
-    {OPT_TIER, "tier", "NAME", "quick (default) or full: larger geometries"},
-    {OPT_JSON, "json", NULL, "one JSON object a case on standard output, no table"},
-    {OPT_REPORT, "report", "FILE", "write a Markdown report"},
-    {OPT_REPEATS, "repeats", "N", "further launches of every case for determinism (default 0)"},
-    {OPT_GEOMETRIES, "geometries", "N",
+    {OPT_BACKEND, "backend", "NAME", LAUNCHING, "simt (on the CPU) or cuda"},
+    {OPT_TIER, "tier", "NAME", "verify fuzz broken", "quick (default) or full: larger geometries"},
+    {OPT_JSON, "json", NULL, "verify run broken fences bench",
+     "one JSON object a line on standard output, no table"},
+    {OPT_REPORT, "report", "FILE", "verify run", "write a Markdown report"},
+    {OPT_REPEATS, "repeats", "N", "verify run fuzz minimize",
+     "further launches of every case for determinism (default 0)"},
+    {OPT_GEOMETRIES, "geometries", "N", "verify",
      "random geometries an operation for refusal agreement (default 10000)"},
-    {OPT_SHARD, "shard", "I/N", "do only the I-th of N parts of the run, I from 0"},
-    {OPT_TIMEOUT, "timeout", "S", "seconds a case may take (default 120)"},
-    {OPT_WATCHDOG, "watchdog", "MS", "milliseconds a launch may take (default 20000)"},
-    {OPT_NO_TRACE, "no-trace", NULL, "leave out the instrumented run of the CPU backend"},
-    {OPT_NO_RELATIONS, "no-relations", NULL, "leave out the metamorphic relations"},
-    {OPT_MODULE, "module", "FILE", "kernels from elsewhere: .so for simt; cubin, fatbin, PTX for cuda"},
-    {OPT_SOURCE, "source", "FILE", "kernels from elsewhere as CUDA source, for the CPU backend"},
-    {OPT_KERNEL, "kernel", "OP=ENTRY", "name of the entry point in that module"},
-    {OPT_MODEL, "model", "KEY=VALUE,..",
+    {OPT_SHARD, "shard", "I/N", "verify run", "do only the I-th of N parts of the run, I from 0"},
+    {OPT_TIMEOUT, "timeout", "S", POOLED, "seconds a case may take (default 120)"},
+    {OPT_WATCHDOG, "watchdog", "MS", LAUNCHING, "milliseconds a launch may take (default 20000)"},
+    {OPT_NO_TRACE, "no-trace", NULL, "verify run fuzz minimize broken",
+     "leave out the instrumented run of the CPU backend"},
+    {OPT_NO_RELATIONS, "no-relations", NULL, "verify run fuzz minimize broken",
+     "leave out the metamorphic relations"},
+    {OPT_MODULE, "module", "FILE", ONE_KERNEL,
+     "kernels from elsewhere: .so for simt; cubin, fatbin, PTX for cuda"},
+    {OPT_SOURCE, "source", "FILE", ONE_KERNEL,
+     "kernels from elsewhere as CUDA source, for the CPU backend"},
+    {OPT_KERNEL, "kernel", "OP=ENTRY", ONE_KERNEL, "name of the entry point in that module"},
+    {OPT_MODEL, "model", "KEY=VALUE,..", "verify run fuzz minimize explain judge",
      "its error model: exp_ulp, rsqrt_ulp, div_ulp, p_bf16, tensor_core, mma_k, rescales_per_key, "
      "rescales_fixed"},
-    {OPT_MINIMIZE, "minimize", NULL, "broken: shrink the case that catches each kernel"},
-    {OPT_BUDGET, "budget", "S", "seconds that minimising or fuzzing may take (default 120)"},
-    {OPT_STATE, "state", "FILE", "fuzz: go on from FILE where there is one, and keep it up to date"},
-    {OPT_FINDINGS, "findings", "DIR", "fuzz: where findings are written (default findings)"},
-    {OPT_EDITS, "edits", "DIR", "broken: edits of this folder, their modules beside them"},
-    {OPT_QUIET, "quiet", NULL, "no progress, only failures and the last lines"},
+    {OPT_MINIMIZE, "minimize", NULL, "broken", "shrink the case that catches each kernel"},
+    {OPT_BUDGET, "budget", "S", "fuzz minimize broken",
+     "seconds that minimising or fuzzing may take (default 120)"},
+    {OPT_STATE, "state", "FILE", "fuzz", "go on from FILE where there is one, and keep it up to date"},
+    {OPT_FINDINGS, "findings", "DIR", "fuzz", "where findings are written (default findings)"},
+    {OPT_EDITS, "edits", "DIR", "broken", "edits of this folder, their modules beside them"},
+    {OPT_QUIET, "quiet", NULL, POOLED, "no progress, only failures and the last lines"},
 };
 enum { TABLE_SIZE = sizeof table / sizeof *table };
 
-void options_help(void)
+/* Whether the command is one of the blank-separated words. */
+static bool takes(const char *words, const char *command)
+{
+    size_t length = strlen(command);
+    for (const char *word = words; *word; word += strspn(word, " ")) {
+        size_t n = strcspn(word, " ");
+        if (n == length && !memcmp(word, command, n)) return true;
+        word += n;
+    }
+    return false;
+}
+
+void options_help(const char *command)
 {
     puts("Options:");
     for (size_t i = 0; i < TABLE_SIZE; i++) {
         char left[64];
+        if (!takes(table[i].commands, command)) continue;
         snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].argument ? " " : "",
                  table[i].argument ? table[i].argument : "");
         printf("  %-26s %s\n", left, table[i].help);
@@ -193,12 +221,15 @@ static bool apply(enum option_id id, const char *text, struct options *o)
     case OPT_KERNEL: o->kernel_map = text; return true;
     case OPT_MODEL:
         o->model_given = true;
+        o->model_text = text;
         if (options_model(text, &o->model, error, sizeof error)) return true;
         fprintf(stderr, "attest: --model %s: %s\n", text, error);
         return false;
     }
     return false;
 }
+
+static uint64_t given_bit(enum option_id id) { return UINT64_C(1) << (id - OPT_CASES); }
 
 static void set_defaults(struct options *o)
 {
@@ -218,6 +249,31 @@ static void set_defaults(struct options *o)
     o->model = REF_MODEL_DEFAULT;
 }
 
+/* What getopt_long could not take: argv[optind - 1], or the letter in optopt. */
+static void print_unknown(int id, char **argv)
+{
+    const char *word = argv[optind - 1];
+    if (id == ':')
+        fprintf(stderr, "attest: %s needs a value", word);
+    else if (optopt > 255)
+        fprintf(stderr, "attest: %.*s takes no value", (int)strcspn(word, "="), word);
+    else if (optopt)
+        fprintf(stderr, "attest: -%c is not an option", optopt);
+    else
+        fprintf(stderr, "attest: %s is not an option", word);
+    fprintf(stderr, "; `attest %s --help` lists the options\n", argv[0]);
+}
+
+static bool accepted(enum option_id id, const char *command)
+{
+    size_t i = 0;
+    while (table[i].id != id) i++;
+    if (takes(table[i].commands, command)) return true;
+    fprintf(stderr, "attest: --%s is for %s, not for %s; `attest %s --help` lists its options\n",
+            table[i].name, table[i].commands, command, command);
+    return false;
+}
+
 bool options_parse(int argc, char **argv, struct options *o)
 {
     struct option longs[TABLE_SIZE + 1];
@@ -229,16 +285,91 @@ bool options_parse(int argc, char **argv, struct options *o)
     optind = 1;
     opterr = 0;
     for (;;) {
-        int at = optind, id = getopt_long(argc, argv, ":", longs, NULL);
+        int id = getopt_long(argc, argv, ":", longs, NULL);
         if (id == -1) break;
         if (id == '?' || id == ':') {
-            fprintf(stderr, "attest: %s %s; `attest %s --help` lists the options\n", argv[at],
-                    id == ':' ? "needs a value" : "is not an option", argv[0]);
+            print_unknown(id, argv);
             return false;
         }
-        if (!apply((enum option_id)id, optarg, o)) return false;
+        if (!accepted((enum option_id)id, argv[0]) || !apply((enum option_id)id, optarg, o))
+            return false;
+        o->given |= given_bit((enum option_id)id);
     }
     o->words = argv + optind;
     o->n_words = argc - optind;
     return true;
+}
+
+static void add_flag(const char *name, const char *value, char *text, size_t size)
+{
+    size_t used = strlen(text);
+    if (!value) return;
+    used += (size_t)snprintf(text + used, size - used, " --%s '", name);
+    for (; *value && used + 8 < size; value++)
+        used += (size_t)snprintf(text + used, size - used, *value == '\'' ? "'\\''" : "%c", *value);
+    if (used + 2 < size) snprintf(text + used, size - used, "'");
+}
+
+void options_replay_flags(const struct options *o, char *text, size_t size)
+{
+    text[0] = 0;
+    if (strcmp(o->backend, "simt")) add_flag("backend", o->backend, text, size);
+    add_flag("source", o->source, text, size);
+    add_flag("module", o->module, text, size);
+    add_flag("kernel", o->kernel_map, text, size);
+    add_flag("model", o->model_text, text, size);
+}
+
+/* What a file of cases may ask for. What the command line says, it cannot change; of several files
+ * the most patient and the least parallel counts. */
+static bool apply_wish(enum option_id id, const char *text, struct options *o)
+{
+    struct options wish = *o;
+    if (!apply(id, text, &wish)) return false;
+    if (o->given & given_bit(id)) return true;
+    if (id == OPT_JOBS && wish.jobs < o->jobs) o->jobs = wish.jobs;
+    if (id == OPT_TIMEOUT && wish.timeout_s > o->timeout_s) o->timeout_s = wish.timeout_s;
+    if (id == OPT_WATCHDOG && wish.watchdog_ms > o->watchdog_ms) o->watchdog_ms = wish.watchdog_ms;
+    o->no_trace = wish.no_trace;
+    o->no_relations = wish.no_relations;
+    return true;
+}
+
+bool options_wishes(const char *text, struct options *o, char *error, size_t size)
+{
+    static const enum option_id allowed[] = {OPT_JOBS, OPT_TIMEOUT, OPT_WATCHDOG, OPT_NO_TRACE,
+                                             OPT_NO_RELATIONS};
+    char copy[512], *rest = NULL;
+    if ((size_t)snprintf(copy, sizeof copy, "%s", text) >= sizeof copy) {
+        snprintf(error, size, "a line of options is longer than %zu characters", sizeof copy - 1);
+        return false;
+    }
+    for (char *word = strtok_r(copy, " \t\r\n", &rest); word; word = strtok_r(NULL, " \t\r\n", &rest)) {
+        size_t a = 0, t = 0, n_allowed = sizeof allowed / sizeof *allowed;
+        while (t < TABLE_SIZE && (strncmp(word, "--", 2) || strcmp(word + 2, table[t].name))) t++;
+        while (t < TABLE_SIZE && a < n_allowed && allowed[a] != table[t].id) a++;
+        if (t == TABLE_SIZE || a == n_allowed) {
+            snprintf(error, size, "'%s' is nothing a file can ask for; --jobs, --timeout, "
+                                  "--watchdog, --no-trace and --no-relations are", word);
+            return false;
+        }
+        const char *value = table[t].argument ? strtok_r(NULL, " \t\r\n", &rest) : NULL;
+        if (table[t].argument && !value) {
+            snprintf(error, size, "%s needs a value", word);
+            return false;
+        }
+        if (!apply_wish(table[t].id, value, o)) {
+            snprintf(error, size, "%s %s is not possible", word, value ? value : "");
+            return false;
+        }
+    }
+    return true;
+}
+
+bool options_no_words(const struct options *o, const char *command)
+{
+    if (!o->n_words) return true;
+    fprintf(stderr, "attest: %s takes no argument, but here is '%s'; `attest %s --help`\n", command,
+            o->words[0], command);
+    return false;
 }

@@ -20,15 +20,25 @@ struct options {
     const char *backend, *report, *state, *findings, *edits, *module, *source, *kernel_map;
     struct ref_error_model model;
     bool model_given;
+    const char *model_text; /* as given; NULL without */
+    uint64_t given; /* a bit for each option of the command line */
     char **words; /* what is left: operations, cases, files */
     int n_words;
 };
 
-/* Fills the defaults and parses argv[1..]; argv[0] is the command. False after printing what is
+/* Fills the defaults and parses argv[1..]; argv[0] is the command, whose options alone are taken. False after printing what is
  * wrong and how to get help (exit with EXIT_USAGE). */
 bool options_parse(int argc, char **argv, struct options *o);
-/* Prints the option table. */
-void options_help(void);
+/* Applies a file's line of options (`--timeout 600 --jobs 1`) where the command line says nothing
+ * else. False with a message for an option that a file may not set. */
+bool options_wishes(const char *text, struct options *o, char *error, size_t error_size);
+/* The flags a replay needs to run the same kernel in the same way, each behind a blank, quoted for a
+ * shell: backend, module or source, entry point, error model. */
+void options_replay_flags(const struct options *o, char *text, size_t size);
+/* False after printing that the command takes no argument, where there is one. */
+bool options_no_words(const struct options *o, const char *command);
+/* Prints the options that the command takes. */
+void options_help(const char *command);
 /* Applies "key=value,..." to an error model. */
 bool options_model(const char *text, struct ref_error_model *model, char *error, size_t error_size);
 #endif

@@ -136,12 +136,20 @@ static void print_failure(struct session *s, const char *text, const struct resu
     }
     clear_live(s);
     FILE *f = s->options->json ? stderr : stdout;
+    char flags[3 * 4096];
+    options_replay_flags(s->options, flags, sizeof flags);
     fprintf(f, "%s%s%s %s\n  backend %s, check %s\n%s", s->colour ? "\033[31m" : "",
             r->verdict == VERDICT_FAIL ? "FAIL" : "ERROR", s->colour ? "\033[0m" : "", text,
             s->context.backend->name, r->check, r->text);
-    fprintf(f, "  replay: attest run '%s'%s%s\n", text, s->options->backend[0] == 'c' ? " --backend " : "",
-            s->options->backend[0] == 'c' ? s->options->backend : "");
+    fprintf(f, "  replay: attest run '%s'%s\n", text, flags);
     fflush(f);
+}
+
+/* Why a case that was asked for by name did not run. Drawn cases are only counted. */
+static void print_refusal(struct session *s, const char *text, const struct result *r)
+{
+    clear_live(s);
+    fprintf(s->options->json ? stderr : stdout, "REFUSED %s\n  rule %s\n%s", text, r->check, r->text);
 }
 
 static void print_json(const struct session *s, const struct job *job, const char *text,
@@ -178,9 +186,11 @@ static void done(void *shared, uint64_t index, const struct result *r)
     }
     summary_add(o, &job, r);
     bool bad = r->verdict == VERDICT_FAIL || r->verdict == VERDICT_ERROR;
-    if (bad || s->options->json) case_text(s, &job, text, sizeof text);
+    bool refused = r->verdict == VERDICT_REFUSED && s->plan->texts && !s->options->quiet;
+    if (bad || refused || s->options->json) case_text(s, &job, text, sizeof text);
     if (s->options->json) print_json(s, &job, text, r);
     if (bad) print_failure(s, text, r);
+    if (refused) print_refusal(s, text, r);
 }
 
 static void plan_summary(struct session *s)

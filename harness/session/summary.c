@@ -67,6 +67,13 @@ static void ratio_text(const struct op_summary *s, char *text, size_t size)
         snprintf(text, size, "%.3f", s->worst_ratio);
 }
 
+static const char *good_verdict(const struct op_summary *o)
+{
+    if (o->cases < o->planned) return "...";
+    if (!o->cases) return "no cases";
+    return o->cases == o->refused ? "refused" : "ok";
+}
+
 void summary_print(const struct summary *s, FILE *stream, bool colour)
 {
     fprintf(stream, "%-28s %-7s %13s %10s %10s %14s  %s\n", "operation", "claim", "cases", "checks",
@@ -85,8 +92,7 @@ void summary_print(const struct summary *s, FILE *stream, bool colour)
             fprintf(stream, "%s%" PRIu64 " FAILED%s\n", colour ? "\033[31m" : "",
                     o->failed + o->errors, colour ? "\033[0m" : "");
         else
-            fprintf(stream, "%s%s%s\n", colour ? "\033[32m" : "",
-                    o->cases < o->planned ? "..." : o->cases ? "ok" : "no cases",
+            fprintf(stream, "%s%s%s\n", colour ? "\033[32m" : "", good_verdict(o),
                     colour ? "\033[0m" : "");
     }
 }
