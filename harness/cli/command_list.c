@@ -37,8 +37,8 @@ static void list_keys(const struct op *op)
 }
 
 static const char *const kind_names[] = {
-    [PARAM_INT] = "int", [PARAM_LIST] = "list", [PARAM_ENUM] = "enum", [PARAM_REAL] = "real",
-    [PARAM_OFFSET] = "offset", [PARAM_SEED] = "seed"};
+    [PARAM_INT] = "int",   [PARAM_LIST] = "list",     [PARAM_ENUM] = "enum",
+    [PARAM_REAL] = "real", [PARAM_OFFSET] = "offset", [PARAM_SEED] = "seed"};
 
 static void add_strings(cJSON *object, const char *key, const char *const *strings)
 {
@@ -75,7 +75,8 @@ static cJSON *op_json(const struct op *op)
     cJSON_AddStringToObject(object, "summary", op->summary);
     add_strings(object, "modules", op->modules);
     cJSON *keys = cJSON_AddArrayToObject(object, "keys");
-    for (uint32_t i = 0; i < op->n_params; i++) cJSON_AddItemToArray(keys, key_json(&op->params[i]));
+    for (uint32_t i = 0; i < op->n_params; i++)
+        cJSON_AddItemToArray(keys, key_json(&op->params[i]));
     cJSON *models = cJSON_AddObjectToObject(object, "models");
     for (const struct preset *p = op->presets; p && p->name; p++)
         cJSON_AddStringToObject(models, p->name, p->assignments);
@@ -125,7 +126,8 @@ int command_list(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         const struct op *op = op_find(argv[i], strlen(argv[i]));
         if (!op) {
-            fprintf(stderr, "attest: '%s' is no operation; `attest list --ops` shows them\n", argv[i]);
+            fprintf(stderr, "attest: '%s' is no operation; `attest list --ops` shows them\n",
+                    argv[i]);
             return EXIT_USAGE;
         }
         list_keys(op);
