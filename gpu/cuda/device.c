@@ -1,7 +1,6 @@
 /* Opening and closing, options, what the device is; the backend's table. */
 #include "internal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,37 +12,6 @@
 static _Atomic pid_t initialised_in;
 /* Threads that open the device share its context and nothing else. */
 static _Thread_local bool is_open;
-
-enum gpu_status gpu_cuda_fail(struct gpu_report *report, const char *rule, const char *format, ...)
-{
-    va_list list;
-
-    snprintf(report->rule, sizeof report->rule, "%s", rule);
-    va_start(list, format);
-    vsnprintf(report->text, sizeof report->text, format, list);
-    va_end(list);
-    return GPU_INFRA;
-}
-
-enum gpu_status gpu_cuda_alive(struct gpu_cuda_device *d, const char *call,
-                               struct gpu_report *report)
-{
-    if (!d->lost) return GPU_OK;
-    return gpu_cuda_fail(report, "context-lost",
-                         "%s after the context was lost; this process needs replacing. First: %s",
-                         call, d->lost_text);
-}
-
-enum gpu_status gpu_cuda_ready(struct gpu_cuda_device *d, const char *call,
-                               struct gpu_report *report)
-{
-    enum gpu_status status = gpu_cuda_alive(d, call, report);
-
-    if (status == GPU_OK && d->mode != GPU_CUDA_RUNNING)
-        return gpu_cuda_fail(report, "wrong-mode", "%s is not possible while %s", call,
-                             d->mode == GPU_CUDA_TIMING ? "timing" : "capturing");
-    return status;
-}
 
 static enum gpu_status find_device(struct gpu_cuda_device *d, struct gpu_report *report)
 {

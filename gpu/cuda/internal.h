@@ -3,7 +3,8 @@
  * region    a reserved address range with the granules mapped in it (region.c, pooled)
  * buffer    what lies in a region (place.c): extents, the segments that travel as its mirror (memory.c)
  * transfer  the pinned tables and the two helper kernels that move mirrors (transfer.c)
- * launch    running, waiting with a deadline, and what the driver's results mean (launch.c) */
+ * launch    running (launch.c), waiting with a deadline (wait.c), and what the driver's results mean
+ *           (status.c) */
 #ifndef ATTEST_GPU_CUDA_INTERNAL_H
 #define ATTEST_GPU_CUDA_INTERNAL_H
 
@@ -176,7 +177,7 @@ static inline uint64_t gpu_cuda_up(uint64_t value, uint64_t power_of_two)
     return gpu_cuda_down(value + power_of_two - 1, power_of_two);
 }
 
-/* device.c: reports. gpu_cuda_fail is GPU_INFRA; printf-style. */
+/* status.c. gpu_cuda_fail is GPU_INFRA; printf-style. */
 enum gpu_status gpu_cuda_fail(struct gpu_report *report, const char *rule, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* GPU_INFRA when the context is lost. */
@@ -186,16 +187,24 @@ enum gpu_status gpu_cuda_alive(struct gpu_cuda_device *d, const char *call,
 enum gpu_status gpu_cuda_ready(struct gpu_cuda_device *d, const char *call,
                                struct gpu_report *report);
 
-/* launch.c. What a driver result means: GPU_OK for CU_OK; GPU_FINDING where it shows that a
+/* What a driver result means: GPU_OK for CU_OK; GPU_FINDING where it shows that a
  * launched kernel went wrong; otherwise GPU_INFRA naming `call`. Notes a lost context. */
 enum gpu_status gpu_cuda_result(struct gpu_cuda_device *d, cu_result result, const char *call,
                                 struct gpu_report *report);
+/* Notes a lost context: the first text stays. */
+void gpu_cuda_lose(struct gpu_cuda_device *d, const char *text);
+/* GPU_FINDING by that rule; the text is the caller's. */
+enum gpu_status gpu_cuda_finding(struct gpu_report *report, const char *rule);
+
+/* wait.c */
 /* Waits for the stream with the watchdog's deadline; on success tables and stage are free again. */
 enum gpu_status gpu_cuda_wait(struct gpu_cuda_device *d, struct gpu_report *report);
+enum gpu_status gpu_cuda_finish(struct gpu_device *device, struct gpu_report *report);
+
+/* launch.c */
 enum gpu_status gpu_cuda_launch(struct gpu_device *device, struct gpu_kernel *kernel,
                                 struct gpu_dim grid, struct gpu_dim block, uint32_t shared_bytes,
                                 void **args, struct gpu_report *report);
-enum gpu_status gpu_cuda_finish(struct gpu_device *device, struct gpu_report *report);
 /* Behind anything that may have changed buffers: has mirrors brought back, and waits unless that is
  * deferred. */
 enum gpu_status gpu_cuda_behind(struct gpu_cuda_device *d, struct gpu_report *report);
@@ -228,8 +237,6 @@ void gpu_cuda_helpers_load(struct gpu_cuda_device *d);
 void gpu_cuda_helpers_disable(struct gpu_device *device);
 enum gpu_status gpu_cuda_flush(struct gpu_cuda_device *d, struct gpu_report *report);
 enum gpu_status gpu_cuda_pull(struct gpu_cuda_device *d, struct gpu_report *report);
-/* Reads the answers of a pull that has come back. */
-void gpu_cuda_pull_finish(struct gpu_cuda_device *d);
 /* Flushes, pulls and waits where launches have run since the last pull. */
 enum gpu_status gpu_cuda_refresh(struct gpu_cuda_device *d, struct gpu_report *report);
 enum gpu_status gpu_cuda_stage_in(struct gpu_cuda_device *d, uint64_t address, const void *source,

@@ -25,9 +25,13 @@ struct selftest_check {
 
 extern const char gpu_cuda_selftest_ptx[];
 
-/* One line to the parent. A check may write several; no FAIL and at least one ok is a pass. */
+/* selftest_tools.c
+ *
+ * One line to the parent. A check may write several; no FAIL and at least one ok is a pass. */
 void selftest_say(struct selftest *t, const char *verdict, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* All of it, or as much as the parent still takes. */
+void selftest_write_all(int fd, const char *text, size_t bytes);
 /* ok or FAIL with the same detail; returns `good`. */
 bool selftest_expect(struct selftest *t, bool good, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

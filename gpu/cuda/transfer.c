@@ -182,19 +182,6 @@ enum gpu_status gpu_cuda_pull(struct gpu_cuda_device *d, struct gpu_report *repo
     return status;
 }
 
-void gpu_cuda_pull_finish(struct gpu_cuda_device *d)
-{
-    for (struct gpu_cuda_buffer *b = d->live; b; b = b->next) {
-        if (b->check_at == UINT32_MAX) continue;
-        b->far_checked = true;
-        b->far_hit = 0;
-        for (uint32_t i = 0; i < b->n_far && !b->far_hit; i++)
-            b->far_hit = d->results[b->check_at + i];
-    }
-    d->pulled_epoch = d->launch_epoch;
-    d->pulling = false;
-}
-
 enum gpu_status gpu_cuda_refresh(struct gpu_cuda_device *d, struct gpu_report *report)
 {
     enum gpu_status status;
