@@ -83,8 +83,9 @@ config: ## what would be built and with what
 	@echo "broken    $(words $(BROKEN)) kernels"
 	@echo "nvcc      $(if $(NVCC),$(NVCC),none: the GPU modules are left out)"
 
-arrows: ## check which folder includes which
+arrows: $(LIB_OBJ) ## check which folder includes which, and that no files need each other
 	$(Q)mk/arrows.sh
+	$(Q)mk/circles.sh $(B)/obj
 
 # A change of flags rebuilds everything.
 FLAGS_STAMP := $(B)/flags
@@ -168,8 +169,9 @@ FUZZ_BIN := $(FUZZ_TARGETS:%=$(B)/fuzz_%)
 FUZZ_OBJ := $(call obj,$(FUZZ_SRC)) \
     $(filter-out $(B)/obj/harness/cli/%.o $(B)/obj/harness/report/%.o,$(LIB_OBJ))
 ifeq ($(CONFIG),fuzz)
-$(call obj,$(REF_SRC) $(GPU_SRC) $(wildcard harness/ops/*.c) harness/case/instance.c \
-    harness/judge/compare.c harness/run/run.c harness/verify/verify.c): \
+$(call obj,$(REF_SRC) $(GPU_SRC) $(wildcard harness/ops/*.c) harness/case/expected.c \
+    harness/case/instance.c harness/judge/compare.c harness/judge/judge.c harness/run/run.c \
+    harness/verify/verify.c): \
     CFLAGS += -fno-sanitize-coverage=trace-cmp
 $(call obj,$(wildcard gpu/simt/*.c) harness/case/random.c harness/case/values.c \
     harness/fuzz/geometry.c harness/fuzz/mutate.c harness/fuzz/work.c $(FUZZ_SRC)): \

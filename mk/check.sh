@@ -66,6 +66,7 @@ broken_kernels() {
 }
 
 step "arrows between folders" mk/arrows.sh
+step "no circles of files" mk/circles.sh "$build/obj"
 unit_tests
 step "verify, 40 cases an operation" "$build/attest" verify --cases 40 --geometries 10000 --quiet
 broken_kernels

@@ -177,7 +177,7 @@ bool bench_case(struct verify_context *x, const struct case_line *c, struct benc
     b.c = c;
     b.in = &in;
     b.result = r;
-    bool fine = verify_build(x, c, &in, r) && may_run(c, &in, r) &&
+    bool fine = run_build(x, c, &in, r) && may_run(c, &in, r) &&
                 run_open(x, c->op, &plain, b.targets, r);
     if (fine) {
         bench_count(c, &in, work);

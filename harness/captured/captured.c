@@ -8,6 +8,7 @@
 
 #include "harness/base/error_text.h"
 #include "harness/captured/golden_items.h"
+#include "harness/judge/judge.h"
 #include "harness/run/run.h"
 
 struct captured {
@@ -203,7 +204,7 @@ static void check_golden(const struct verify_context *x, const struct captured_i
     struct expected e[INSTANCE_TENSORS_MAX];
     memset(e, 0, sizeof e);
     instance_init(&in, POISON_NAN);
-    if (verify_build(x, &item->c, &in, r) && oracle_at_golden(x, item, &in, e, r))
+    if (run_build(x, &item->c, &in, r) && oracle_at_golden(x, item, &in, e, r))
         oracle_agrees(item, &in, e, r);
     expected_free(e);
     instance_free(&in);
@@ -296,7 +297,7 @@ static bool known_outputs(const struct captured *c, const struct instance *in, c
     return true;
 }
 
-static bool judge_outputs(const struct captured *c, struct instance *in,
+static bool judge_file(const struct captured *c, struct instance *in,
                           const struct ref_error_model *model, struct result *r)
 {
     struct outputs out;
@@ -317,7 +318,7 @@ static bool judge_outputs(const struct captured *c, struct instance *in,
     }
     if (!fine)
         result_fail(r, VERDICT_ERROR, "captured", "  %s\n", error);
-    else if (verify_judge(in, &out, e, "contract", r))
+    else if (judge_outputs(in, &out, e, "contract", r))
         r->verdict = VERDICT_PASS;
     expected_free(e);
     outputs_free(&out);
@@ -336,11 +337,11 @@ void captured_judge(const struct captured *c, const struct ref_error_model *mode
         return;
     }
     instance_init(&in, POISON_NAN);
-    if (verify_build(&x, &c->item.c, &in, r)) {
+    if (run_build(&x, &c->item.c, &in, r)) {
         if (!c->item.c.op->ref_accepts(&c->item.c, &in, &why))
             result_fail(r, VERDICT_REFUSED, why.rule, "  %s\n", why.text);
         else
-            judge_outputs(c, &in, model ? model : c->item.c.op->model, r);
+            judge_file(c, &in, model ? model : c->item.c.op->model, r);
     }
     if (r->verdict == VERDICT_PASS && !r->compared)
         result_fail(r, VERDICT_ERROR, "nothing-compared", "  nothing was judged\n");

@@ -7,33 +7,10 @@
 #ifndef ATTEST_CAPTURED_H
 #define ATTEST_CAPTURED_H
 
-#include "harness/case/case.h"
+#include "harness/case/item.h"
 #include "harness/files/safetensors.h"
 #include "harness/judge/result.h"
 #include "harness/verify/verify.h"
-
-enum { CAPTURED_OVERRIDES_MAX = 16 };
-
-struct override {
-    const char *name;
-    const void *data;
-    uint64_t size_bytes;   /* bytes replaced from the start of the tensor's data */
-};
-
-/* One stage of a captured file, ready to verify. */
-struct captured_item {
-    struct case_line c;
-    struct override overrides[CAPTURED_OVERRIDES_MAX];
-    uint32_t n_overrides;
-    /* What a public reference computed in float64 for the output `golden_name`, in dense logical
-     * order; the oracle must agree within golden_share of the row's largest value. NULL: none. */
-    const char *golden_name;
-    const double *golden;
-    double golden_share;
-    /* The reference used this real softmax scale, of which the case's `scale` is the nearest float:
-     * the oracle is taken between the two floats around it. 0: the case's own. */
-    double golden_scale;
-};
 
 struct captured;
 /* False with the reason. Owned by the caller. */

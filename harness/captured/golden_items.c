@@ -7,6 +7,7 @@
 
 #include "harness/base/error_text.h"
 #include "harness/captured/golden.h"
+#include "harness/case/op.h"
 
 enum { ITEMS_MAX = 64 };
 

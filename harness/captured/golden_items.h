@@ -2,7 +2,7 @@
 #ifndef ATTEST_CAPTURED_GOLDEN_H
 #define ATTEST_CAPTURED_GOLDEN_H
 
-#include "harness/captured/captured.h"
+#include "harness/case/item.h"
 
 struct captured_golden;
 bool captured_golden_open(const char *path, struct captured_golden **out, char *error,

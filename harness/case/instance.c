@@ -216,6 +216,28 @@ bool tensor_add_extent(struct tensor *t, uint64_t offset_bytes, uint64_t size_by
     return true;
 }
 
+const struct gpu_extent *tensor_backed(const struct tensor *t, struct gpu_extent *whole,
+                                       uint32_t *count)
+{
+    *count = t->n_extents;
+    if (t->n_extents) return t->extents;
+    *whole = (struct gpu_extent){0, t->elems * dtype_bytes(t->dtype)};
+    *count = whole->size_bytes ? 1 : 0;
+    return whole;
+}
+
+uint64_t instance_backed_bytes(const struct instance *in)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        struct gpu_extent whole;
+        uint32_t n;
+        const struct gpu_extent *parts = tensor_backed(&in->tensors[i], &whole, &n);
+        for (uint32_t k = 0; k < n; k++) bytes += parts[k].size_bytes;
+    }
+    return bytes;
+}
+
 uint64_t tensor_logical_elems(const struct tensor *t)
 {
     uint64_t n = 1;

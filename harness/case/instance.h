@@ -58,17 +58,6 @@ struct instance {
     void *extra; /* an operation's own notes on the case; freed with free() */
 };
 
-/* What a right kernel must produce, per output tensor, in dense logical order. */
-struct expected {
-    uint8_t *exact;        /* CONTRACT_EXACT */
-    double *value, *bound; /* CONTRACT_BOUND */
-    /* CONTRACT_SELECT: row r chooses select_k[r] of the first select_n[r] of the `select_stride`
-     * items with these exact values and bounds. The arrays are allocated by the oracle. */
-    double *select_value, *select_bound;
-    uint32_t *select_n, *select_k;
-    uint64_t select_stride;
-};
-
 void instance_init(struct instance *in, enum poison poison);
 void instance_free(struct instance *in);
 /* Adds a tensor with dense row-major strides; returns it, or NULL when memory is short. Inputs get
@@ -87,6 +76,11 @@ uint32_t instance_index(const struct instance *in, const char *name);
 void *instance_data(const struct instance *in, const char *name);
 /* Adds a backed part at the end, merging it with the last one where they touch. */
 bool tensor_add_extent(struct tensor *t, uint64_t offset_bytes, uint64_t size_bytes);
+/* The backed parts, *count of them; `whole` is room for the usual single one. */
+const struct gpu_extent *tensor_backed(const struct tensor *t, struct gpu_extent *whole,
+                                       uint32_t *count);
+/* Bytes of memory behind all tensors. */
+uint64_t instance_backed_bytes(const struct instance *in);
 uint64_t tensor_logical_elems(const struct tensor *t);
 /* Offset in elements of the flat-th logical element. */
 uint64_t tensor_offset(const struct tensor *t, uint64_t flat);

@@ -10,7 +10,7 @@
 
 #include "gpu/gpu.h"
 #include "harness/case/case.h"
-#include "harness/case/instance.h"
+#include "harness/case/expected.h"
 #include "harness/case/random.h"
 #include "ref/ref.h"
 

@@ -3,8 +3,7 @@
 #ifndef ATTEST_PLAN_H
 #define ATTEST_PLAN_H
 
-#include "harness/captured/captured.h"
-#include "harness/case/case.h"
+#include "harness/case/item.h"
 #include "harness/case/op.h"
 
 enum job_kind {

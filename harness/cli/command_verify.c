@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "harness/captured/captured.h"
 #include "harness/cli/commands.h"
 #include "harness/session/session.h"
 

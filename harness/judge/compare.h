@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "harness/case/instance.h"
+#include "harness/case/expected.h"
 #include "harness/judge/distribution.h"
 #include "ref/select.h"
 

@@ -2,6 +2,7 @@
 #ifndef ATTEST_RESULT_H
 #define ATTEST_RESULT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "harness/judge/distribution.h"
@@ -46,4 +47,7 @@ struct result {
     uint64_t digest;         /* of the outputs of the first run: equal on every backend */
     char text[RESULT_TEXT_MAX]; /* the failure, in lines; empty on a pass */
 };
+/* Sets a failing or erroneous verdict with a printf-style text. Returns false. */
+bool result_fail(struct result *result, enum verdict verdict, const char *check, const char *format,
+                 ...) __attribute__((format(printf, 4, 5)));
 #endif

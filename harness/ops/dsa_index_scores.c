@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "harness/ops/dsa_common.h"
-#include "harness/verify/verify.h"
 
 enum { STREAM_Q = 1, STREAM_KEY = 2, STREAM_WEIGHT = 3, STREAM_DROP = 4 };
 

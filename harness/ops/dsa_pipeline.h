@@ -1,5 +1,6 @@
-/* The DSA decode pipeline, in three files: the case (dsa_pipeline.c), its data
- * (dsa_pipeline_data.c), its launches and oracle (dsa_pipeline_run.c).
+/* The DSA decode pipeline: the descriptor (dsa_pipeline.c), the numbers of a case
+ * (dsa_pipeline_read.c), its data (dsa_pipeline_data.c), its launches (dsa_pipeline_run.c) and its
+ * oracle (dsa_pipeline_oracle.c).
  *
  * One sequence, Q query rows. The rows share keys and latents; for the decode each is a sequence of
  * its own, whose table row is that of the one sequence and whose length ends at the row. */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "harness/ops/dsa_pipeline.h"
-#include "harness/verify/verify.h"
 
 static const int32_t *geom_of(const struct dsa_pipeline *p)
 {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "harness/ops/qsa_pipeline.h"
-#include "harness/verify/verify.h"
 
 static void ref_pool(const struct qsa_pipeline *p, const struct instance *in,
                      struct ref_qsa_block_pool *g)

@@ -1,7 +1,5 @@
 #include "harness/ops/qsa_scores.h"
 
-#include "harness/verify/verify.h"
-
 enum { STREAM_Q = 1, STREAM_K = 2 };
 
 void qsa_scores_gpu_args(const struct case_line *c, struct gpu_qsa_score_rows *a)

@@ -1,6 +1,6 @@
 #include "harness/run/run.h"
 
-#include <stdarg.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,22 +9,23 @@
 /* Each piece of a large buffer costs a round trip on a device. */
 enum { FILL_CHUNK_BYTES = 1 << 16, COPY_CHUNK_BYTES = 1 << 20 };
 
-bool result_fail(struct result *r, enum verdict verdict, const char *check, const char *format, ...)
+bool run_build(const struct verify_context *x, const struct case_line *c, struct instance *in,
+                  struct result *r)
 {
-    va_list args;
-    r->verdict = verdict;
-    snprintf(r->check, sizeof r->check, "%s", check);
-    size_t used = strlen(r->text);
-    va_start(args, format);
-    vsnprintf(r->text + used, sizeof r->text - used, format, args);
-    va_end(args);
-    return false;
-}
-
-void outputs_free(struct outputs *out)
-{
-    for (uint32_t i = 0; i < INSTANCE_TENSORS_MAX; i++) free(out->dense[i]);
-    memset(out, 0, sizeof *out);
+    if (!c->op->build(c, in))
+        return result_fail(r, VERDICT_ERROR, "memory", "  no memory to build the case\n");
+    for (uint32_t i = 0; x->item && i < x->item->n_overrides; i++) {
+        const struct override *o = &x->item->overrides[i];
+        struct tensor *t = &in->tensors[instance_index(in, o->name)];
+        uint64_t room = t->elems * dtype_bytes(t->dtype);
+        if (o->size_bytes > room)
+            return result_fail(r, VERDICT_ERROR, "captured",
+                               "  %s holds %" PRIu64 " bytes, the case's geometry has %" PRIu64 "\n",
+                               o->name, o->size_bytes, room);
+        t->overridden = true;
+        memcpy(t->data, o->data, o->size_bytes);
+    }
+    return true;
 }
 
 static double now(void)
@@ -90,17 +91,6 @@ static bool load_targets(struct verify_context *x, const struct op *op, bool tra
     return true;
 }
 
-/* The backed ranges of the tensor's allocation; `whole` is room for the usual single one. */
-static const struct gpu_extent *backed_ranges(const struct tensor *t, struct gpu_extent *whole,
-                                              uint32_t *count)
-{
-    *count = t->n_extents;
-    if (t->n_extents) return t->extents;
-    *whole = (struct gpu_extent){0, t->elems * dtype_bytes(t->dtype)};
-    *count = whole->size_bytes ? 1 : 0;
-    return whole;
-}
-
 static bool make_buffer(struct verify_context *x, const struct tensor *t,
                         const struct run_options *o, struct gpu_buffer *buffer, struct result *r)
 {
@@ -117,7 +107,7 @@ static bool make_buffer(struct verify_context *x, const struct tensor *t,
     enum gpu_status status = x->backend->alloc(x->device, &desc, buffer, &report);
     if (status != GPU_OK) return backend_failed(r, status, &report);
     uint32_t n;
-    const struct gpu_extent *ranges = backed_ranges(t, &whole, &n);
+    const struct gpu_extent *ranges = tensor_backed(t, &whole, &n);
     uint8_t pattern[FILL_CHUNK_BYTES];
     if (t->role == ROLE_OUT) memset(pattern, o->pattern, sizeof pattern);
     for (uint32_t i = 0; i < n; i++) {
@@ -142,7 +132,7 @@ static bool inputs_unchanged(struct verify_context *x, const struct tensor *t,
     uint8_t chunk[COPY_CHUNK_BYTES];
     struct gpu_extent whole;
     uint32_t n;
-    const struct gpu_extent *ranges = backed_ranges(t, &whole, &n);
+    const struct gpu_extent *ranges = tensor_backed(t, &whole, &n);
     r->checks[CHECK_INPUTS]++;
     for (uint32_t i = 0; i < n; i++) {
         for (uint64_t done = 0; done < ranges[i].size_bytes; done += sizeof chunk) {

@@ -2,9 +2,8 @@
 #ifndef ATTEST_RUN_H
 #define ATTEST_RUN_H
 
-#include "harness/case/op.h"
 #include "harness/judge/result.h"
-#include "harness/verify/verify.h"
+#include "harness/run/context.h"
 
 struct run_options {
     enum gpu_fence fence;
@@ -13,12 +12,10 @@ struct run_options {
     bool trace;        /* simt: instrumented module */
 };
 
-/* Outputs in dense logical order, by tensor index; NULL for inputs. */
-struct outputs {
-    uint8_t *dense[INSTANCE_TENSORS_MAX];
-};
-void outputs_free(struct outputs *out);
-
+/* The case's tensors, with the context's captured data in place of generated ones. False with an
+ * erroneous result. */
+bool run_build(const struct verify_context *context, const struct case_line *c,
+                  struct instance *in, struct result *result);
 /* Loads the modules, launches, checks guards, inputs and untouched regions. On success fills *out
  * (caller frees it). On failure returns false with verdict, check and text set in *result. */
 bool run_instance(struct verify_context *context, const struct case_line *c,
@@ -50,7 +47,4 @@ bool run_buffers_make(struct verify_context *context, const struct instance *in,
                       struct result *result);
 void run_buffers_free(struct verify_context *context, const struct instance *in,
                       struct gpu_buffer *buffers);
-/* Sets a failing or erroneous verdict with a printf-style text. Returns false. */
-bool result_fail(struct result *result, enum verdict verdict, const char *check, const char *format,
-                 ...) __attribute__((format(printf, 4, 5)));
 #endif

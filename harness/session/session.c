@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/captured/captured.h"
 #include "harness/run/pool.h"
 #include "harness/run/run.h"
 #include "harness/session/job_json.h"

@@ -164,7 +164,7 @@ static bool build_at(struct replay *p, const char *key, int64_t length, bool giv
     if (!c->op->ref_accepts(c, NULL, &why))
         return result_fail(p->r, VERDICT_ERROR, why.rule, "  length %" PRId64 ": %s\n", length,
                            why.text);
-    return verify_build(p->x, c, in, p->r);
+    return run_build(p->x, c, in, p->r);
 }
 
 static bool replay_at(struct replay *p, const char *key, int64_t length)
@@ -191,7 +191,7 @@ bool replay_check(struct verify_context *x, const struct replay_shape *shape, st
     if (!case_parse(shape->text, &c, error, sizeof error))
         return result_fail(r, VERDICT_ERROR, "case", "  %s\n", error);
     instance_init(&p.in, POISON_HUGE);
-    bool fine = verify_build(x, &c, &p.in, r) && capture(&p);
+    bool fine = run_build(x, &c, &p.in, r) && capture(&p);
     for (uint32_t i = 0; i < shape->n_lengths && fine; i++)
         fine = replay_at(&p, shape->key, shape->lengths[i]);
     if (p.graph) gpu_cuda_graph_free(x->device, p.graph);

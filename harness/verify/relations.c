@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "harness/judge/compare.h"
+#include "harness/judge/judge.h"
 
+/* Relations say nothing new about a large case that a small one does not: each costs a launch. */
 enum { RELATION_BYTES_MAX = 4 << 20 };
 
 static bool row_equals(const struct tensor *t, const uint8_t *base, const uint8_t *changed,
@@ -85,7 +87,7 @@ static bool relation_holds(const struct case_line *base, const struct instance *
     r->checks[CHECK_RELATION]++;
     if (rel->kind == RELATION_SAME_LIMITS) {
         snprintf(label, sizeof label, "relation %s", rel->name);
-        return verify_judge(&changed->in, got, e, label, r);
+        return judge_outputs(&changed->in, got, e, label, r);
     }
     for (uint32_t i = 0; i < in->n_tensors; i++) {
         const struct tensor *t = &in->tensors[i];
@@ -96,18 +98,6 @@ static bool relation_holds(const struct case_line *base, const struct instance *
             return false;
     }
     return true;
-}
-
-/* Relations say nothing new about a large case that a small one does not: each costs a launch. */
-static bool small_enough_for_relations(const struct instance *in)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < in->n_tensors; i++) {
-        const struct tensor *t = &in->tensors[i];
-        if (!t->n_extents) bytes += t->elems * dtype_bytes(t->dtype);
-        for (uint32_t k = 0; k < t->n_extents; k++) bytes += t->extents[k].size_bytes;
-    }
-    return bytes <= RELATION_BYTES_MAX;
 }
 
 static bool relation_finish(struct verify_context *x, const struct case_line *c,
@@ -147,11 +137,11 @@ bool relations_hold(struct verify_context *x, const struct case_line *c, const s
     struct changed_case pair[2], *under_way = NULL, *next = pair;
     bool fine = true;
     /* A relation rebuilds the case, so captured data would not follow the change. */
-    if (x->item || !small_enough_for_relations(in)) return true;
+    if (x->item || instance_backed_bytes(in) > RELATION_BYTES_MAX) return true;
     for (const struct relation *rel = c->op->relations; rel && rel->name && fine; rel++) {
         if (!relation_applies(rel, c, &choose, next)) continue;
         instance_init(&next->in, POISON_NAN);
-        fine = verify_build(x, &next->line, &next->in, r);
+        fine = run_build(x, &next->line, &next->in, r);
         if (under_way) fine = relation_finish(x, c, in, out, e, under_way, r) && fine;
         fine = fine && relation_start(x, next, options, r);
         if (!fine) instance_free(&next->in);

@@ -6,21 +6,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "harness/captured/captured.h"
 #include "harness/judge/compare.h"
+#include "harness/judge/judge.h"
 #include "harness/run/run.h"
 #include "harness/verify/relations.h"
-
-const char *const check_names[CHECK_COUNT] = {
-    [CHECK_REFUSAL] = "refusal",         [CHECK_GUARD] = "guard",
-    [CHECK_WRITTEN] = "written",         [CHECK_UNTOUCHED] = "untouched",
-    [CHECK_INPUTS] = "inputs",           [CHECK_POISON] = "poison",
-    [CHECK_DETERMINISM] = "determinism", [CHECK_SCHEDULE] = "schedule",
-    [CHECK_ACCESS] = "access",           [CHECK_CONTRACT] = "contract",
-    [CHECK_RELATION] = "relation"};
-const char *const verdict_names[] = {
-    [VERDICT_PASS] = "pass", [VERDICT_FAIL] = "fail",
-    [VERDICT_REFUSED] = "refused", [VERDICT_ERROR] = "error"};
 
 /* Two patterns no kernel writes everywhere by chance: an element that holds the first one after the
  * first run and the second one after the second was never written. */
@@ -86,25 +75,6 @@ static uint64_t digest_outputs(const struct instance *in, const struct outputs *
         }
     }
     return hash;
-}
-
-bool verify_build(const struct verify_context *x, const struct case_line *c, struct instance *in,
-                  struct result *r)
-{
-    if (!c->op->build(c, in))
-        return result_fail(r, VERDICT_ERROR, "memory", "  no memory to build the case\n");
-    for (uint32_t i = 0; x->item && i < x->item->n_overrides; i++) {
-        const struct override *o = &x->item->overrides[i];
-        struct tensor *t = &in->tensors[instance_index(in, o->name)];
-        uint64_t room = t->elems * dtype_bytes(t->dtype);
-        if (o->size_bytes > room)
-            return result_fail(r, VERDICT_ERROR, "captured",
-                               "  %s holds %" PRIu64 " bytes, the case's geometry has %" PRIu64 "\n",
-                               o->name, o->size_bytes, room);
-        t->overridden = true;
-        memcpy(t->data, o->data, o->size_bytes);
-    }
-    return true;
 }
 
 /* First tensor with differing outputs, or -1; *count elements differ, the first at *first. */
@@ -193,87 +163,6 @@ static bool attribute_difference(struct verify_context *x, const struct case_lin
     return differ_fail(nan_in, (uint32_t)t, a, b, count, first, check, what, r);
 }
 
-bool expected_alloc(const struct instance *in, struct expected *e)
-{
-    for (uint32_t i = 0; i < in->n_tensors; i++) {
-        const struct tensor *t = &in->tensors[i];
-        uint64_t n = tensor_logical_elems(t);
-        if (t->role != ROLE_OUT) continue;
-        if (t->contract == CONTRACT_EXACT) {
-            e[i].exact = calloc(n + 1, dtype_bytes(t->dtype));
-            if (!e[i].exact) return false;
-        }
-        if (t->contract == CONTRACT_BOUND) {
-            e[i].value = calloc(n + 1, sizeof *e[i].value);
-            e[i].bound = calloc(n + 1, sizeof *e[i].bound);
-            if (!e[i].value || !e[i].bound) return false;
-        }
-    }
-    return true;
-}
-
-bool expected_alloc_select(struct expected *e, uint64_t rows, uint64_t stride)
-{
-    uint64_t cells = rows * stride + 1;
-    e->select_stride = stride;
-    e->select_value = calloc(cells, sizeof *e->select_value);
-    e->select_bound = calloc(cells, sizeof *e->select_bound);
-    e->select_n = calloc(rows + 1, sizeof *e->select_n);
-    e->select_k = calloc(rows + 1, sizeof *e->select_k);
-    return e->select_value && e->select_bound && e->select_n && e->select_k;
-}
-
-void expected_free(struct expected *e)
-{
-    for (uint32_t i = 0; i < INSTANCE_TENSORS_MAX; i++) {
-        free(e[i].exact);
-        free(e[i].value);
-        free(e[i].bound);
-        free(e[i].select_value);
-        free(e[i].select_bound);
-        free(e[i].select_n);
-        free(e[i].select_k);
-    }
-}
-
-static bool judge_tensor(const struct tensor *t, const uint8_t *got, const struct expected *e,
-                         const char *label, struct result *r)
-{
-    struct comparison c;
-    char check[64];
-    uint64_t n = tensor_logical_elems(t);
-    uint8_t *map = calloc(n + 1, 1);
-    if (!map) return result_fail(r, VERDICT_ERROR, "memory", "  no memory to compare\n");
-    compare_tensor(t, got, e, &c, map);
-    r->checks[CHECK_CONTRACT]++;
-    r->compared += c.compared;
-    r->nearest += c.nearest;
-    r->unjudged += c.unjudged;
-    r->identical += c.identical;
-    r->equivalent += c.equivalent;
-    distribution_add(&r->spread, &c.spread);
-    if (c.worst_ratio > r->worst_ratio) r->worst_ratio = c.worst_ratio;
-    if (c.max_ulp > r->max_ulp) r->max_ulp = c.max_ulp;
-    if (c.wrong) {
-        snprintf(check, sizeof check, "%s %s", label, t->name);
-        result_fail(r, VERDICT_FAIL, check, "%s", "");
-        compare_explain(t, got, e, &c, map, r->text, sizeof r->text);
-    }
-    free(map);
-    return !c.wrong;
-}
-
-bool verify_judge(const struct instance *in, const struct outputs *out,
-                           const struct expected *e, const char *label, struct result *r)
-{
-    for (uint32_t i = 0; i < in->n_tensors; i++) {
-        const struct tensor *t = &in->tensors[i];
-        if (t->role != ROLE_OUT || t->contract == CONTRACT_ANY) continue;
-        if (!judge_tensor(t, out->dense[i], &e[i], label, r)) return false;
-    }
-    return true;
-}
-
 /* The instrumented module under another schedule: every access checked, and the same bits. */
 static bool check_access(struct verify_context *x, const struct case_line *c,
                          const struct instance *in, const struct outputs *out, struct result *r)
@@ -349,7 +238,7 @@ static bool check_outputs(struct verify_context *x, const struct case_line *c,
     struct expected e[INSTANCE_TENSORS_MAX];
     memset(e, 0, sizeof e);
     bool fine = check_second(x, c, in, out, second, e, r) && check_repeats(x, c, in, out, r) &&
-                verify_judge(in, out, e, check_names[CHECK_CONTRACT], r);
+                judge_outputs(in, out, e, check_names[CHECK_CONTRACT], r);
     if (fine && x->trace) fine = check_access(x, c, in, out, r);
     if (fine && x->relations) fine = relations_hold(x, c, in, out, e, &first_run, r);
     expected_free(e);
@@ -366,7 +255,7 @@ static bool check_launches(struct verify_context *x, const struct case_line *c,
     struct outputs out;
     if (!run_start(x, c, in, &first_run, &run, r)) return false;
     instance_init(&second.in, POISON_HUGE);
-    bool built = verify_build(x, c, &second.in, r), fine = false;
+    bool built = run_build(x, c, &second.in, r), fine = false;
     if (!built) {
         run_abandon(x, &run);
     } else if (run_finish(x, &run, &out, r)) {
@@ -386,7 +275,7 @@ void verify_case(struct verify_context *x, const struct case_line *c, struct res
     r->verdict = VERDICT_ERROR;
     clock_gettime(CLOCK_MONOTONIC, &start);
     instance_init(&in, POISON_NAN);
-    if (admitted(c, NULL, r) && verify_build(x, c, &in, r) && admitted(c, &in, r) &&
+    if (admitted(c, NULL, r) && run_build(x, c, &in, r) && admitted(c, &in, r) &&
         check_launches(x, c, &in, r))
         r->verdict = VERDICT_PASS;
     if (r->verdict == VERDICT_PASS && !r->compared)
