@@ -39,7 +39,9 @@ double element_value(enum dtype dtype, const uint8_t *data, uint64_t i);
 /* "0x3f80 (1)" */
 void element_print(enum dtype dtype, const uint8_t *data, uint64_t i, char *text, size_t size);
 /* Appends to text: worst element, expected and got, where the wrong elements lie, a map, and what
- * the pattern suggests. */
-void compare_explain(const struct tensor *t, const uint8_t *got, const struct expected *e,
-                     const struct comparison *c, const uint8_t *wrong_map, char *text, size_t size);
+ * the pattern suggests. Returns the pattern's short name ("zeros", "tail"), empty where none is
+ * plain. */
+const char *compare_explain(const struct tensor *t, const uint8_t *got, const struct expected *e,
+                            const struct comparison *c, const uint8_t *wrong_map, char *text,
+                            size_t size);
 #endif

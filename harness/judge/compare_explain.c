@@ -112,9 +112,10 @@ static double common_factor(const struct tensor *t, const uint8_t *got, const st
     return used >= 4 ? factor : 0;
 }
 
-static void suggest(const struct tensor *t, const uint8_t *got, const struct expected *e,
-                    const struct comparison *c, const uint8_t *map, const struct spread *s,
-                    struct text *out)
+/* A sentence on the pattern of the wrong elements, and its short name. */
+static const char *suggest(const struct tensor *t, const uint8_t *got, const struct expected *e,
+                           const struct comparison *c, const uint8_t *map, const struct spread *s,
+                           struct text *out)
 {
     uint64_t n = tensor_logical_elems(t);
     const char *last = t->dim[t->rank - 1];
@@ -122,20 +123,31 @@ static void suggest(const struct tensor *t, const uint8_t *got, const struct exp
     const struct spread *tail = &s[t->rank - 1];
     double factor = common_factor(t, got, e, map, n);
     bool is_float = t->dtype == DTYPE_BF16 || t->dtype == DTYPE_F32;
-    if (is_float && all_nan(t, got, map, n))
+    if (is_float && all_nan(t, got, map, n)) {
         text_add(out, "  hint: every wrong element is NaN: something that must not matter was "
                       "read, or 0/0 in a merge\n");
-    else if (is_float && all_zero(t, got, map, n))
+        return "NaN";
+    }
+    if (is_float && all_zero(t, got, map, n)) {
         text_add(out, "  hint: every wrong element is 0: rows skipped, or keys not found\n");
-    else if (factor != 0)
+        return "zeros";
+    }
+    if (factor != 0) {
         text_add(out, "  hint: wrong elements are %.4g times the right ones: a scale\n", factor);
-    else if (tail->low > 0 && tail->high == columns - 1 && tail->distinct == columns - tail->low)
+        return "scaled";
+    }
+    if (tail->low > 0 && tail->high == columns - 1 && tail->distinct == columns - tail->low) {
         text_add(out, "  hint: only the last %llu of each %s: a tail or tile edge\n",
                  (unsigned long long)tail->distinct, last);
-    else if (c->wrong == n)
+        return "tail";
+    }
+    if (c->wrong == n) {
         text_add(out, "  hint: everything is wrong: an address, a stride or a scale\n");
-    else if (t->rank > 1 && s[0].distinct == 1 && t->shape[0] > 1)
+        return "";
+    }
+    if (t->rank > 1 && s[0].distinct == 1 && t->shape[0] > 1)
         text_add(out, "  hint: a single %s: its length, table or place in the batch\n", t->dim[0]);
+    return "";
 }
 
 static void say_worst(const struct tensor *t, const uint8_t *got, const struct expected *e,
@@ -160,14 +172,14 @@ static void say_worst(const struct tensor *t, const uint8_t *got, const struct e
              bound > 0 ? fabs(g - o) / bound : INFINITY);
 }
 
-void compare_explain(const struct tensor *t, const uint8_t *got, const struct expected *e,
-                     const struct comparison *c, const uint8_t *wrong_map, char *buffer,
-                     size_t size)
+const char *compare_explain(const struct tensor *t, const uint8_t *got, const struct expected *e,
+                            const struct comparison *c, const uint8_t *wrong_map, char *buffer,
+                            size_t size)
 {
     struct text out = text_on(buffer, size);
     struct spread spread[TENSOR_RANK_MAX];
     uint64_t n = tensor_logical_elems(t);
-    if (!c->wrong || !n) return;
+    if (!c->wrong || !n) return "";
     measure_spread(t, wrong_map, spread);
     bool rows = t->contract == CONTRACT_SELECT; /* judged as sets, one a row */
     text_add(&out, "  %llu of %llu %s of %s are wrong (%s)\n", (unsigned long long)c->wrong,
@@ -176,5 +188,5 @@ void compare_explain(const struct tensor *t, const uint8_t *got, const struct ex
     say_worst(t, got, e, c, &out);
     say_spread(t, spread, &out);
     draw_map(t, wrong_map, &out);
-    suggest(t, got, e, c, wrong_map, spread, &out);
+    return suggest(t, got, e, c, wrong_map, spread, &out);
 }

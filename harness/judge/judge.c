@@ -26,7 +26,8 @@ static bool judge_tensor(const struct tensor *t, const uint8_t *got, const struc
     if (c.wrong) {
         snprintf(check, sizeof check, "%s %s", label, t->name);
         result_fail(r, VERDICT_FAIL, check, "%s", "");
-        compare_explain(t, got, e, &c, map, r->text, sizeof r->text);
+        snprintf(r->pattern, sizeof r->pattern, "%s",
+                 compare_explain(t, got, e, &c, map, r->text, sizeof r->text));
     }
     free(map);
     return !c.wrong;

@@ -35,6 +35,14 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The source line that ends a finding: ", file.cu:123". */
+static void note_place(const char *text, char *place, size_t size)
+{
+    const char *comma = strrchr(text, ','), *colon = comma ? strrchr(comma, ':') : NULL;
+    if (!colon || strspn(colon + 1, "0123456789") != strlen(colon + 1) || !colon[1]) return;
+    snprintf(place, size, "%s", comma + 1 + strspn(comma + 1, " "));
+}
+
 /* A failed backend call: a finding is the kernel's fault, everything else ours. */
 static bool backend_failed(struct result *r, enum gpu_status status, const struct gpu_report *report)
 {
@@ -46,6 +54,7 @@ static bool backend_failed(struct result *r, enum gpu_status status, const struc
     }
     if (status == GPU_FINDING) {
         snprintf(check, sizeof check, "%s", report->rule);
+        note_place(report->text, r->place, sizeof r->place);
         return result_fail(r, VERDICT_FAIL, check, "  %s\n%s", report->text,
                            strcmp(report->rule, "hang")
                                ? ""

@@ -8,6 +8,7 @@
 
 #include "harness/base/text.h"
 #include "harness/files/json_lines.h"
+#include "harness/session/faults.h"
 
 void session_json_date(char *date, size_t size)
 {
@@ -76,7 +77,7 @@ bool session_json(FILE *stream, const struct json_origin *origin, const struct j
 {
     struct jsonl_record record = {.case_text = text, .seconds = r->seconds};
     bool swept = job->kind == JOB_SWEEP;
-    char seed[24];
+    char seed[24], key[FAULT_KEY_MAX];
     snprintf(record.op, sizeof record.op, "%s", op);
     snprintf(record.backend, sizeof record.backend, "%s", origin->backend);
     snprintf(record.verdict, sizeof record.verdict, "%s", verdict_names[r->verdict]);
@@ -99,6 +100,10 @@ bool session_json(FILE *stream, const struct json_origin *origin, const struct j
         add_case(fields, r);
     }
     if (r->text[0] && r->verdict != VERDICT_PASS) cJSON_AddStringToObject(fields, "text", r->text);
+    if (r->verdict == VERDICT_FAIL || r->verdict == VERDICT_ERROR) {
+        fault_key(r, key, sizeof key);
+        cJSON_AddStringToObject(fields, "fault", key);
+    }
     record.fields = fields;
     bool fine = jsonl_write(stream, &record, error, error_size);
     cJSON_Delete(fields);

@@ -12,18 +12,20 @@
 #include "harness/captured/captured.h"
 #include "harness/run/pool.h"
 #include "harness/run/run.h"
+#include "harness/session/faults.h"
 #include "harness/session/job_json.h"
 #include "harness/session/summary.h"
 #include "harness/verify/case_worker.h"
 
-enum { FAILURES_SHOWN = 12, TRACE_EVERY = 3 };
+enum { TRACE_EVERY = 3 };
 
 struct session {
     const struct plan *plan;
     const struct options *options;
     struct verify_context context; /* copied into each worker */
     struct summary summary;
-    uint64_t jobs, finished, shown, hidden;
+    struct faults faults;
+    uint64_t jobs, finished;
     double start;
     bool terminal, colour;
     uint32_t lines_up; /* lines of the live table now on the screen */
@@ -129,12 +131,9 @@ static void tick(void *shared)
     s->lines_up = s->summary.n_ops + 2;
 }
 
+/* The first failure of its kind as soon as it is there; all kinds come once more at the end. */
 static void print_failure(struct session *s, const char *text, const struct result *r)
 {
-    if (s->shown++ >= FAILURES_SHOWN) {
-        s->hidden++;
-        return;
-    }
     clear_live(s);
     FILE *f = s->options->json ? stderr : stdout;
     char flags[3 * 4096];
@@ -175,22 +174,26 @@ static void done(void *shared, uint64_t index, const struct result *r)
     struct job job = plan_job(s->plan, index);
     static char text[CASE_TEXT_MAX + 64];
     struct op_summary *o = &s->summary.ops[job.op_index];
+    static struct case_line c;
+    char error[512];
+    const struct op *op = job.op;
+    bool bad = r->verdict == VERDICT_FAIL || r->verdict == VERDICT_ERROR;
+    bool has_case = (bad || !op) && job.kind == JOB_CASE &&
+                    plan_case(s->plan, &job, &c, error, sizeof error);
     s->finished++;
-    if (!job.op) {
-        struct case_line c;
-        char error[512];
+    if (!op) {
         /* Explicit cases: group by the operation they name. */
-        const struct op *op = plan_case(s->plan, &job, &c, error, sizeof error) ? c.op : op_table[0];
+        op = has_case ? c.op : op_table[0];
         for (uint32_t i = 0; i < s->summary.n_ops; i++) {
             if (s->summary.ops[i].op == op) o = &s->summary.ops[i];
         }
     }
     summary_add(o, &job, r);
-    bool bad = r->verdict == VERDICT_FAIL || r->verdict == VERDICT_ERROR;
     bool refused = r->verdict == VERDICT_REFUSED && s->plan->texts && !s->options->quiet;
     if (bad || refused || s->options->json) case_text(s, &job, text, sizeof text);
     if (s->options->json) print_json(s, &job, text, r);
-    if (bad) print_failure(s, text, r);
+    bool first = faults_add(&s->faults, index, op, has_case ? &c : NULL, text, r);
+    if (first) print_failure(s, text, r);
     if (refused) print_refusal(s, text, r);
 }
 
@@ -216,6 +219,15 @@ static void plan_summary(struct session *s)
     }
 }
 
+/* A single failure was told already. */
+static void print_faults(struct session *s, uint64_t failures, FILE *f)
+{
+    char flags[3 * 4096];
+    options_replay_flags(s->options, flags, sizeof flags);
+    if (failures > 1) faults_print(&s->faults, s->plan, flags, f);
+    faults_free(&s->faults);
+}
+
 static int finish(struct session *s)
 {
     struct op_summary t = summary_total(&s->summary);
@@ -224,7 +236,7 @@ static int finish(struct session *s)
     char error[4200];
     clear_live(s);
     if (!s->options->quiet) summary_print(&s->summary, f, s->colour && !s->options->json);
-    if (s->hidden) fprintf(f, "%" PRIu64 " more failures not shown\n", s->hidden);
+    print_faults(s, t.failed + t.errors, f);
     fprintf(f,
             "%" PRIu64 " cases: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
             " refused, %" PRIu64 " errors; %" PRIu64 " checks; refusals agreed on %" PRIu64
@@ -282,6 +294,10 @@ int session_run(const struct plan *plan, const struct options *o, const char *co
     s.start = now();
     session_json_date(s.date, sizeof s.date);
     plan_summary(&s);
+    if (!faults_init(&s.faults, s.jobs)) {
+        fprintf(stderr, "attest: no memory for the outcomes of %" PRIu64 " jobs\n", s.jobs);
+        return EXIT_INFRA;
+    }
     signal(SIGINT, on_interrupt);
     struct pool_config config = {.workers = o->jobs, .timeout_s = o->timeout_s, .work = work,
                                  .done = done, .tick = tick, .shared = &s, .stop = &interrupted};
