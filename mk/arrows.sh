@@ -41,7 +41,7 @@ room ops case
 room judge base case
 room files base case
 room run case judge
-room verify case judge run
+room verify base case judge run
 room captured base case files judge run verify
 room session base case files judge run verify captured
 room search base case judge run verify session

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "harness/judge/departures.h"
 #include "harness/judge/distribution.h"
 
 enum verdict {
@@ -43,6 +44,7 @@ struct result {
     uint64_t compared, nearest, unjudged;
     double worst_ratio, max_ulp;
     uint32_t identical, equivalent; /* SELECT rows */
+    uint64_t departed[DEPARTURE_COUNT]; /* elements accepted as a known departure */
     struct distribution spread;     /* of the elements compared by bound and the SELECT rows */
     double seconds;          /* wall time of the whole case */
     double kernel_seconds;   /* of which in launches and waiting for them */

@@ -4,6 +4,7 @@
 
 #include "harness/case/item.h"
 #include "harness/case/op.h"
+#include "harness/judge/departures.h"
 
 /* Lives as long as the process that verifies. */
 struct verify_context {
@@ -18,6 +19,8 @@ struct verify_context {
     uint32_t repeats; /* determinism: further launches of the same case */
     bool trace;       /* run the instrumented module too (simt) */
     bool relations;
+    bool diagnose;           /* after a failure, ask the instrumented module for its cause (simt) */
+    struct departures known; /* what the kernel's author declared */
     const struct captured_item *item; /* its tensors replace the generated ones; NULL otherwise */
     struct gpu_device *device;        /* opened on first use; closed with verify_close */
 };

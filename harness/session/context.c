@@ -153,6 +153,7 @@ static bool kernel_entry(const struct options *o, struct verify_context *x)
 bool session_context(const struct options *o, struct verify_context *x, int *exit_code)
 {
     static char dir[PATH_MAX];
+    char error[PATH_MAX + 256];
     memset(x, 0, sizeof *x);
     *exit_code = EXIT_USAGE;
     x->backend = o->backend[0] == 'c' ? &gpu_backend_cuda : &gpu_backend_simt;
@@ -173,6 +174,10 @@ bool session_context(const struct options *o, struct verify_context *x, int *exi
     }
     if (o->source && !compile_source(o, x)) return false;
     if (!kernel_entry(o, x)) return false;
+    if (o->known && !departures_load(o->known, &x->known, error, sizeof error)) {
+        fprintf(stderr, "attest: --known %s\n", error);
+        return false;
+    }
     *exit_code = EXIT_INFRA;
     if (!session_module_dir(x->backend->name, dir, sizeof dir)) {
         fprintf(stderr, "attest: cannot tell where this program lies\n");

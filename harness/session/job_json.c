@@ -63,6 +63,12 @@ static void add_case(cJSON *fields, const struct result *r)
     cJSON_AddNumberToObject(fields, "ulp", isfinite(r->max_ulp) ? r->max_ulp : -1);
     cJSON_AddNumberToObject(fields, "identical", r->identical);
     cJSON_AddNumberToObject(fields, "equivalent", r->equivalent);
+    cJSON *known = NULL;
+    for (int i = 0; i < DEPARTURE_COUNT; i++) {
+        if (!r->departed[i]) continue;
+        if (!known) known = cJSON_AddObjectToObject(fields, "known");
+        cJSON_AddNumberToObject(known, departure_names[i], (double)r->departed[i]);
+    }
     add_bins(fields, "ratios", r->spread.ratio, RATIO_BINS);
     add_bins(fields, "ulps", r->spread.ulp, ULP_BINS);
     add_bins(fields, "margins", r->spread.margin, MARGIN_BINS);

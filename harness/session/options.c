@@ -12,7 +12,7 @@ enum option_id {
     OPT_CASES = 256, OPT_GEOMETRIES, OPT_SEED, OPT_JOBS, OPT_REPEATS, OPT_SHARD, OPT_TIER,
     OPT_TIMEOUT, OPT_WATCHDOG, OPT_JSON, OPT_NO_TRACE, OPT_NO_RELATIONS, OPT_QUIET, OPT_BACKEND,
     OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL, OPT_MINIMIZE, OPT_BUDGET,
-    OPT_STATE, OPT_FINDINGS, OPT_EDITS, OPT_PROCESSES
+    OPT_STATE, OPT_FINDINGS, OPT_EDITS, OPT_PROCESSES, OPT_KNOWN
 };
 
 /* Groups of commands that take the same options. */
@@ -56,6 +56,8 @@ static const struct {
     {OPT_MODEL, "model", "KEY=VALUE,..", "verify run fuzz minimize explain judge",
      "its error model: exp_ulp, rsqrt_ulp, div_ulp, p_bf16, tensor_core, mma_k, rescales_per_key, "
      "rescales_fixed"},
+    {OPT_KNOWN, "known", "FILE", "verify run",
+     "departures of the kernel from the contract that its author declares, a name a line"},
     {OPT_MINIMIZE, "minimize", NULL, "broken", "shrink the case that catches each kernel"},
     {OPT_BUDGET, "budget", "S", "fuzz minimize broken",
      "seconds that minimising or fuzzing may take (default 120)"},
@@ -218,6 +220,7 @@ static bool apply(enum option_id id, const char *text, struct options *o)
     case OPT_EDITS: o->edits = text; return true;
     case OPT_MODULE: o->module = text; return true;
     case OPT_SOURCE: o->source = text; return true;
+    case OPT_KNOWN: o->known = text; return true;
     case OPT_KERNEL: o->kernel_map = text; return true;
     case OPT_MODEL:
         o->model_given = true;
@@ -318,6 +321,7 @@ void options_replay_flags(const struct options *o, char *text, size_t size)
     add_flag("module", o->module, text, size);
     add_flag("kernel", o->kernel_map, text, size);
     add_flag("model", o->model_text, text, size);
+    add_flag("known", o->known, text, size);
 }
 
 /* What a file of cases may ask for. What the command line says, it cannot change; of several files

@@ -17,7 +17,7 @@ struct options {
     double timeout_s, budget_s;
     enum tier tier;
     bool json, no_trace, no_relations, quiet, minimize, backend_given;
-    const char *backend, *report, *state, *findings, *edits, *module, *source, *kernel_map;
+    const char *backend, *report, *state, *findings, *edits, *module, *source, *kernel_map, *known;
     struct ref_error_model model;
     bool model_given;
     const char *model_text; /* as given; NULL without */

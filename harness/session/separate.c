@@ -153,7 +153,7 @@ static void say_condition(const struct feature *f, const struct condition *c, st
         [TEST_NO_MULTIPLE] = "no multiple of", [TEST_OTHER] = "other than"};
     const struct param *p = f->param;
     /* The least element decides what some element is at most, and what every one is at least. */
-    bool bottom = f->aspect == ASPECT_LEAST && c->value == (double)p->min &&
+    bool bottom = f->aspect == ASPECT_LEAST && c->value <= 0 &&
                   (c->test == TEST_AT_MOST || c->test == TEST_EQUAL);
     bool some = bottom || (f->aspect == ASPECT_LEAST && c->test == TEST_AT_MOST) ||
                 (f->aspect == ASPECT_GREATEST && c->test == TEST_AT_LEAST);

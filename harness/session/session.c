@@ -228,6 +228,17 @@ static void print_faults(struct session *s, uint64_t failures, FILE *f)
     faults_free(&s->faults);
 }
 
+/* Nothing is accepted silently. */
+static void print_departures(const struct session *s, const struct op_summary *total, FILE *f)
+{
+    const struct departures *known = &s->context.known;
+    for (int i = 0; i < DEPARTURE_COUNT; i++) {
+        if (known->accepted[i])
+            fprintf(f, "known departure %s: accepted in %" PRIu64 " cases\n", departure_names[i],
+                    total->departed[i]);
+    }
+}
+
 static int finish(struct session *s)
 {
     struct op_summary t = summary_total(&s->summary);
@@ -237,6 +248,7 @@ static int finish(struct session *s)
     clear_live(s);
     if (!s->options->quiet) summary_print(&s->summary, f, s->colour && !s->options->json);
     print_faults(s, t.failed + t.errors, f);
+    print_departures(s, &t, f);
     fprintf(f,
             "%" PRIu64 " cases: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
             " refused, %" PRIu64 " errors; %" PRIu64 " checks; refusals agreed on %" PRIu64
@@ -289,6 +301,7 @@ int session_run(const struct plan *plan, const struct options *o, const char *co
     if (!session_context(o, &s.context, &code)) return code;
     code = session_probe(&s.context);
     if (code) return code;
+    s.context.diagnose = !o->no_trace && s.context.backend == &gpu_backend_simt;
     s.terminal = isatty(STDERR_FILENO) && !o->json;
     s.colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
     s.start = now();

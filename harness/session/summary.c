@@ -32,6 +32,7 @@ void summary_add(struct op_summary *s, const struct job *job, const struct resul
     if (r->verdict == VERDICT_PASS && r->worst_ratio > s->worst_ratio)
         s->worst_ratio = r->worst_ratio;
     if (r->verdict == VERDICT_PASS && r->max_ulp > s->max_ulp) s->max_ulp = r->max_ulp;
+    for (int i = 0; i < DEPARTURE_COUNT; i++) s->departed[i] += r->departed[i] != 0;
     s->seconds += r->seconds;
     s->kernel_seconds += r->kernel_seconds;
 }
@@ -53,6 +54,7 @@ struct op_summary summary_total(const struct summary *s)
         t.geometries_refused += o->geometries_refused;
         t.compared += o->compared;
         for (int k = 0; k < CHECK_COUNT; k++) t.checks[k] += o->checks[k];
+        for (int k = 0; k < DEPARTURE_COUNT; k++) t.departed[k] += o->departed[k];
     }
     return t;
 }

@@ -16,6 +16,7 @@ struct op_summary {
     uint64_t geometries, geometries_refused; /* refusal sweeps */
     uint64_t compared, nearest, unjudged;
     uint64_t identical, equivalent;
+    uint64_t departed[DEPARTURE_COUNT]; /* cases in which a known departure was accepted */
     double worst_ratio, max_ulp, seconds, kernel_seconds;
 };
 

@@ -25,10 +25,16 @@ static bool row_equals(const struct tensor *t, const uint8_t *base, const uint8_
     return true;
 }
 
+/* What known departures are replaced with in the outputs of a changed case. */
+struct mending {
+    const struct departures *known;
+    uint8_t pattern; /* what its outputs held before */
+};
+
 static bool relation_rows(const struct relation *rel, const struct case_line *base,
                           const struct case_line *changed, const struct tensor *t,
-                          const struct tensor *changed_t, const uint8_t *a, const uint8_t *b,
-                          struct result *r)
+                          const struct tensor *changed_t, const uint8_t *a, uint8_t *b,
+                          const struct mending *mending, struct result *r)
 {
     uint64_t rows = changed_t->rank ? changed_t->shape[0] : 1;
     uint64_t row_elems = rows ? tensor_logical_elems(changed_t) / rows : 0;
@@ -37,7 +43,10 @@ static bool relation_rows(const struct relation *rel, const struct case_line *ba
         int64_t source = rel->base_row ? rel->base_row(base, changed, (int64_t)row) : (int64_t)row;
         char check[64], index[160], was[64], is[64], text[CASE_TEXT_MAX];
         if (source < 0) continue;
-        const uint8_t *before = a + (uint64_t)source * row_bytes, *after = b + row * row_bytes;
+        const uint8_t *before = a + (uint64_t)source * row_bytes;
+        uint8_t *after = b + row * row_bytes;
+        departures_mend_like(mending->known, t->dtype, before, row_elems, mending->pattern, after,
+                             r->departed);
         if (row_equals(t, before, after, row_elems, rel->kind == RELATION_DOUBLED, &first)) continue;
         case_print(changed, text, sizeof text);
         snprintf(check, sizeof check, "relation %s", rel->name);
@@ -80,13 +89,18 @@ static bool relation_start(struct verify_context *x, struct changed_case *change
 static bool relation_holds(const struct case_line *base, const struct instance *in,
                            const struct outputs *out, const struct expected *e,
                            const struct changed_case *changed, const struct outputs *got,
-                           struct result *r)
+                           const struct mending *mending, struct result *r)
 {
     const struct relation *rel = changed->relation;
     char label[48];
     r->checks[CHECK_RELATION]++;
     if (rel->kind == RELATION_SAME_LIMITS) {
         snprintf(label, sizeof label, "relation %s", rel->name);
+        for (uint32_t i = 0; i < in->n_tensors; i++) {
+            if (got->dense[i])
+                departures_mend(mending->known, &changed->in.tensors[i], &e[i], mending->pattern,
+                                got->dense[i], r->departed);
+        }
         return judge_outputs(&changed->in, got, e, label, r);
     }
     for (uint32_t i = 0; i < in->n_tensors; i++) {
@@ -94,7 +108,7 @@ static bool relation_holds(const struct case_line *base, const struct instance *
         if (!out->dense[i] || t->contract == CONTRACT_ANY) continue;
         if (base->op->relation_covers && !base->op->relation_covers(rel, t)) continue;
         if (!relation_rows(rel, base, &changed->line, t, &changed->in.tensors[i], out->dense[i],
-                           got->dense[i], r))
+                           got->dense[i], mending, r))
             return false;
     }
     return true;
@@ -106,9 +120,10 @@ static bool relation_finish(struct verify_context *x, const struct case_line *c,
                             struct result *r)
 {
     struct outputs got;
+    struct mending mending = {&x->known, changed->run.options->pattern};
     bool fine = run_finish(x, &changed->run, &got, r);
     if (fine)
-        fine = relation_holds(c, in, out, e, changed, &got, r);
+        fine = relation_holds(c, in, out, e, changed, &got, &mending, r);
     else
         name_changed(changed, r);
     outputs_free(&got);

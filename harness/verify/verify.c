@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "harness/base/text.h"
 #include "harness/judge/compare.h"
 #include "harness/judge/judge.h"
 #include "harness/run/run.h"
@@ -104,25 +105,29 @@ static bool differ_fail(const struct instance *in, uint32_t t, const struct outp
                        what, count, tensor->name, index, before, after);
 }
 
-static bool never_written(const struct tensor *t, const uint8_t *a, const uint8_t *b, uint64_t i)
+/* Known departures replaced by what the contract expects, so that no later check sees them. */
+static void mend_outputs(const struct verify_context *x, const struct instance *in,
+                         const struct expected *e, const struct run_options *o,
+                         const struct outputs *out, struct result *r)
 {
-    uint32_t bytes = dtype_bytes(t->dtype);
-    for (uint32_t k = 0; k < bytes; k++) {
-        if (a[i * bytes + k] != PATTERN_FIRST || b[i * bytes + k] != PATTERN_SECOND) return false;
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        if (out->dense[i])
+            departures_mend(&x->known, &in->tensors[i], &e[i], o->pattern, out->dense[i],
+                            r->departed);
     }
-    return true;
 }
 
 /* Runs the case once more with one thing changed; true if the outputs differ from `base`. */
 static bool differs_with(struct verify_context *x, const struct case_line *c,
                          const struct instance *in, const struct run_options *o,
-                         const struct outputs *base)
+                         const struct expected *e, const struct outputs *base)
 {
     struct outputs again;
     static _Thread_local struct result scratch;
     uint64_t count, first;
     memset(&scratch, 0, sizeof scratch);
     if (!run_instance(x, c, in, o, &again, &scratch)) return false;
+    mend_outputs(x, in, e, o, &again, &scratch);
     bool differs = first_difference(in, base, &again, &count, &first) >= 0;
     outputs_free(&again);
     return differs;
@@ -131,31 +136,23 @@ static bool differs_with(struct verify_context *x, const struct case_line *c,
 /* Two runs that changed everything at once disagree: find out which change it was. */
 static bool attribute_difference(struct verify_context *x, const struct case_line *c,
                                  const struct instance *nan_in, const struct instance *huge_in,
-                                 const struct run_options *second, const struct outputs *a,
-                                 const struct outputs *b, struct result *r)
+                                 const struct run_options *second, const struct expected *e,
+                                 const struct outputs *a, const struct outputs *b,
+                                 struct result *r)
 {
     uint64_t count = 0, first = 0;
     int32_t t = first_difference(nan_in, a, b, &count, &first);
-    const struct tensor *tensor = &nan_in->tensors[t];
-    char index[160];
-    if (never_written(tensor, a->dense[t], b->dense[t], first)) {
-        tensor_describe_index(tensor, first, index, sizeof index);
-        return result_fail(r, VERDICT_FAIL, check_names[CHECK_WRITTEN],
-                           "  %s[%s] was never written (first of %" PRIu64
-                           " elements that kept what they held before the launch)\n",
-                           tensor->name, index, count);
-    }
     struct run_options o = first_run;
     const char *check = check_names[CHECK_POISON];
     const char *what = "what the outputs held before the launch matters";
-    if (differs_with(x, c, nan_in, &o, a)) {
+    if (differs_with(x, c, nan_in, &o, e, a)) {
         check = check_names[CHECK_DETERMINISM];
         what = "the same launch gave other bits";
-    } else if (differs_with(x, c, huge_in, &o, a)) {
+    } else if (differs_with(x, c, huge_in, &o, e, a)) {
         what = "bytes that must not matter do: poison NaN against huge";
     } else {
         o.schedule = second->schedule;
-        if (differs_with(x, c, nan_in, &o, a)) {
+        if (differs_with(x, c, nan_in, &o, e, a)) {
             check = check_names[CHECK_SCHEDULE];
             what = "another legal order of threads gave other bits";
         }
@@ -165,7 +162,8 @@ static bool attribute_difference(struct verify_context *x, const struct case_lin
 
 /* The instrumented module under another schedule: every access checked, and the same bits. */
 static bool check_access(struct verify_context *x, const struct case_line *c,
-                         const struct instance *in, const struct outputs *out, struct result *r)
+                         const struct instance *in, const struct outputs *out,
+                         const struct expected *e, struct result *r)
 {
     struct run_options o = {GPU_FENCE_AFTER, PATTERN_FIRST, case_seed(c) | 2, true};
     struct outputs traced;
@@ -173,6 +171,7 @@ static bool check_access(struct verify_context *x, const struct case_line *c,
     if (!run_instance(x, c, in, &o, &traced, r)) return false;
     r->checks[CHECK_ACCESS]++;
     r->checks[CHECK_SCHEDULE]++;
+    mend_outputs(x, in, e, &o, &traced, r);
     int32_t t = first_difference(in, out, &traced, &count, &first);
     bool same = t < 0 || differ_fail(in, (uint32_t)t, out, &traced, count, first,
                                      check_names[CHECK_SCHEDULE],
@@ -183,13 +182,15 @@ static bool check_access(struct verify_context *x, const struct case_line *c,
 
 /* Launches repeated with everything the same. */
 static bool check_repeats(struct verify_context *x, const struct case_line *c,
-                          const struct instance *in, const struct outputs *out, struct result *r)
+                          const struct instance *in, const struct outputs *out,
+                          const struct expected *e, struct result *r)
 {
     for (uint32_t k = 0; k < x->repeats; k++) {
         struct outputs again;
         uint64_t count, first;
         if (!run_instance(x, c, in, &first_run, &again, r)) return false;
         r->checks[CHECK_DETERMINISM]++;
+        mend_outputs(x, in, e, &first_run, &again, r);
         int32_t t = first_difference(in, out, &again, &count, &first);
         bool same = t < 0 || differ_fail(in, (uint32_t)t, out, &again, count, first,
                                          check_names[CHECK_DETERMINISM],
@@ -208,13 +209,36 @@ struct second_launch {
     struct outputs out;
 };
 
-/* Starts the second launch, asks the oracle while a GPU is at it, and compares the two. */
-static bool check_second(struct verify_context *x, const struct case_line *c,
-                         const struct instance *in, const struct outputs *a,
-                         struct second_launch *b, struct expected *e, struct result *r)
+/* Elements that neither launch wrote. They are replaced by what is expected, so that the checks
+ * behind this one can speak about the rest. */
+static bool check_written(const struct instance *in, const struct outputs *a,
+                          const struct outputs *b, const struct expected *e, struct result *r)
+{
+    char index[160];
+    bool fine = true;
+    r->checks[CHECK_WRITTEN]++;
+    for (uint32_t i = 0; i < in->n_tensors; i++) {
+        const struct tensor *t = &in->tensors[i];
+        uint64_t first, count;
+        if (!a->dense[i]) continue;
+        count = departures_mend_unwritten(t, &e[i], PATTERN_FIRST, a->dense[i], PATTERN_SECOND,
+                                          b->dense[i], &first);
+        if (!count || !fine) continue;
+        tensor_describe_index(t, first, index, sizeof index);
+        fine = result_fail(r, VERDICT_FAIL, check_names[CHECK_WRITTEN],
+                           "  %s[%s] was never written (first of %" PRIu64
+                           " elements that kept what they held before the launch)\n",
+                           t->name, index, count);
+    }
+    return fine;
+}
+
+/* Starts the second launch and asks the oracle while a GPU is at it. */
+static bool launch_second(struct verify_context *x, const struct case_line *c,
+                          const struct instance *in, const struct outputs *a,
+                          struct second_launch *b, struct expected *e, struct result *r)
 {
     struct started run;
-    uint64_t count, first;
     if (!run_start(x, c, &b->in, &b->options, &run, r)) return false;
     r->digest = digest_outputs(in, a);
     if (!expected_alloc(in, e)) {
@@ -222,24 +246,79 @@ static bool check_second(struct verify_context *x, const struct case_line *c,
         return result_fail(r, VERDICT_ERROR, "memory", "  no memory for the oracle\n");
     }
     c->op->oracle(c, in, x->model ? x->model : c->op->model, (const uint8_t *const *)a->dense, e);
-    if (!run_finish(x, &run, &b->out, r)) return false;
+    return run_finish(x, &run, &b->out, r);
+}
+
+/* The two launches, which differ in everything that must not matter, against each other. */
+static bool check_same(struct verify_context *x, const struct case_line *c,
+                       const struct instance *in, const struct outputs *a,
+                       struct second_launch *b, const struct expected *e, struct result *r)
+{
+    uint64_t count, first;
     r->checks[CHECK_POISON]++;
-    r->checks[CHECK_WRITTEN]++;
     r->checks[CHECK_DETERMINISM]++;
     r->checks[CHECK_SCHEDULE] += x->backend == &gpu_backend_simt;
     return first_difference(in, a, &b->out, &count, &first) < 0 ||
-           attribute_difference(x, c, in, &b->in, &b->options, a, &b->out, r);
+           attribute_difference(x, c, in, &b->in, &b->options, e, a, &b->out, r);
+}
+
+/* A check that follows a failed one reports into `later`, whose words then stand below the first
+ * failure's: one fault must not hide another. */
+static struct result *report_to(struct result *r, struct result *later)
+{
+    if (r->verdict != VERDICT_FAIL) return r;
+    memset(later, 0, sizeof *later);
+    later->verdict = VERDICT_ERROR;
+    return later;
+}
+
+static void add_later(struct result *r, const struct result *later)
+{
+    if (r == later) return;
+    struct text out = text_on(r->text, sizeof r->text);
+    for (int i = 0; i < CHECK_COUNT; i++) r->checks[i] += later->checks[i];
+    r->compared += later->compared;
+    if (later->verdict == VERDICT_FAIL)
+        text_add(&out, "  also, check %s:\n%s", later->check, later->text);
+}
+
+/* What the instrumented module says about a case that failed by its numbers stands first. */
+static void diagnose(struct verify_context *x, const struct case_line *c, const struct instance *in,
+                     const struct outputs *out, const struct expected *e, struct result *r)
+{
+    static _Thread_local struct result cause;
+    static _Thread_local char effect[RESULT_TEXT_MAX];
+    memset(&cause, 0, sizeof cause);
+    if (check_access(x, c, in, out, e, &cause) || cause.verdict != VERDICT_FAIL || !cause.place[0])
+        return;
+    memcpy(effect, r->text, sizeof effect);
+    snprintf(r->place, sizeof r->place, "%s", cause.place);
+    snprintf(r->text, sizeof r->text, "  probable cause, %s:\n%.1500s%.4300s", cause.check,
+             cause.text, effect);
 }
 
 static bool check_outputs(struct verify_context *x, const struct case_line *c,
                           const struct instance *in, const struct outputs *out,
                           struct second_launch *second, struct result *r)
 {
+    static _Thread_local struct result later;
     struct expected e[INSTANCE_TENSORS_MAX];
+    struct result *to;
     memset(e, 0, sizeof e);
-    bool fine = check_second(x, c, in, out, second, e, r) && check_repeats(x, c, in, out, r) &&
-                judge_outputs(in, out, e, check_names[CHECK_CONTRACT], r);
-    if (fine && x->trace) fine = check_access(x, c, in, out, r);
+    bool fine = launch_second(x, c, in, out, second, e, r);
+    if (fine) {
+        mend_outputs(x, in, e, &first_run, out, r);
+        mend_outputs(x, &second->in, e, &second->options, &second->out, r);
+        fine = check_written(in, out, &second->out, e, r);
+        fine = check_same(x, c, in, out, second, e, to = report_to(r, &later)) && fine;
+        add_later(r, to);
+        fine = check_repeats(x, c, in, out, e, to = report_to(r, &later)) && fine;
+        add_later(r, to);
+        fine = judge_outputs(in, out, e, check_names[CHECK_CONTRACT], to = report_to(r, &later)) && fine;
+        add_later(r, to);
+        if (!fine && x->diagnose) diagnose(x, c, in, out, e, r);
+    }
+    if (fine && x->trace) fine = check_access(x, c, in, out, e, r);
     if (fine && x->relations) fine = relations_hold(x, c, in, out, e, &first_run, r);
     expected_free(e);
     return fine;
