@@ -154,6 +154,35 @@ static void prepare_run(struct gpu_device *device, struct gpu_kernel *kernel, st
     fill_static_red_zones(kernel->module);
 }
 
+/* The launch that found a race, once more, for the place of the earlier access. What it leaves in
+ * memory does not count: the outputs of a launch with a finding are not looked at. */
+static void find_earlier_access(struct gpu_kernel *kernel, void **args)
+{
+    struct simt_run *run = &simt_run;
+    struct gpu_report report = run->report;
+    enum simt_failure failure = run->failure;
+    uintptr_t site = run->failure_site, earlier;
+    uint32_t current = run->current;
+    struct simt_index block = simt_block_idx;
+    bool is_return = run->site_is_return;
+    char line[256];
+
+    prepare_run(run->device, kernel, run->grid, run->block, args);
+    if (simt_trace_launch()) run_blocks(run);
+    simt_fibers_reset();
+    earlier = simt_trace_watched();
+    run->report = report;
+    run->failure = failure;
+    run->failure_site = site;
+    run->site_is_return = is_return;
+    run->current = current;
+    simt_block_idx = block;
+    if (earlier == 0) return;
+    simt_symbolise(run->module, earlier, true, line, sizeof line);
+    snprintf(run->report.text + strlen(run->report.text),
+             sizeof run->report.text - strlen(run->report.text), " at %s", line);
+}
+
 enum gpu_status simt_launch(struct gpu_device *device, struct gpu_kernel *kernel,
                             struct gpu_dim grid, struct gpu_dim block, uint32_t shared_bytes,
                             void **args, struct gpu_report *report)
@@ -176,10 +205,11 @@ enum gpu_status simt_launch(struct gpu_device *device, struct gpu_kernel *kernel
         return simt_infra(report, "cannot start the watchdog");
     mxcsr = _mm_getcsr();
     run_blocks(&simt_run);
+    if (simt_run.failure != SIMT_FINE) simt_fibers_reset();
+    if (simt_trace_wants_again()) find_earlier_access(kernel, args);
     simt_signals_disarm();
     _mm_setcsr(mxcsr); /* a thread broken off inside a directed rounding leaves its own */
     if (simt_run.failure == SIMT_FINE) return GPU_OK;
-    simt_fibers_reset();
     simt_complete_report();
     if (report) *report = simt_run.report;
     return GPU_FINDING;

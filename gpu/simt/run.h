@@ -119,5 +119,9 @@ bool simt_trace_launch(void);
 void simt_trace_block(void);
 void simt_trace_barrier(void);
 void simt_trace_syncwarp(uint32_t warp, uint32_t lanes);
+/* After a launch that ended in a race: whether running it again would tell where the earlier access
+ * of the two was, and then its return address, 0 if it was not met. Asking ends the watch. */
+bool simt_trace_wants_again(void);
+uintptr_t simt_trace_watched(void);
 
 #endif

@@ -161,6 +161,26 @@ SIMPLE(misaligned)
 SIMPLE(overflows_stack)
 
 /* A finding does not depend on the luck of the schedule. */
+/* Both places of a race: the launch runs again for the earlier one. */
+Test(simt_findings, race_names_the_earlier_access_too)
+{
+    struct simt_test test;
+    struct gpu_buffer out;
+    int zeros[68] = {0}, by = 0;
+    void *args[] = {&out.address, &by};
+
+    simt_test_open(&test, "bad", true);
+    out = simt_test_buffer(&test, "out", 68, 4, zeros);
+    cr_assert_eq(simt_test_run(&test, "part_of_a_word", 1, 64, 0, args), GPU_FINDING);
+    expect_text(&test, "after the write by thread (3,0,0) at ");
+    expect_text(&test, "testdata/bad.cu:79, block (0,0,0) thread (40,0,0)");
+    cr_assert_eq(simt_test_run(&test, "no_syncwarp", 1, 32, 0, args), GPU_FINDING);
+    expect_text(&test, "of the same warp, with no __syncwarp between at ");
+    gpu_backend_simt.free(test.device, &out);
+    expect_usable(&test);
+    simt_test_close(&test);
+}
+
 Test(simt_findings, races_under_every_schedule)
 {
     static const char *const races[] = {"no_barrier", "no_syncwarp", "blocks_write_the_same",

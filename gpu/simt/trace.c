@@ -33,6 +33,18 @@ struct logged_block {
     struct simt_index index;
 };
 
+/* The earlier access of a race. A byte remembers who, not where: the launch runs again, by the same
+ * schedule, and notes the place of the last such access. */
+struct watch {
+    uintptr_t address;
+    uint64_t bytes; /* 0: nothing is watched */
+    bool is_read;
+    uint32_t thread;
+    struct simt_index block;
+    bool has_block; /* false: the block's number is no longer known */
+    uintptr_t site; /* of the access; 0: not met */
+};
+
 static struct {
     bool on;
     uint32_t tag;        /* now; a block takes a new one when its clocks run out */
@@ -44,6 +56,7 @@ static struct {
     uint16_t known[SIMT_MAX_WARPS][SIMT_WARP][SIMT_WARP]; /* [warp][lane][of lane] */
     bool fenced[SIMT_MAX_BLOCK];
     struct logged_block log[N_LOGGED]; /* by tag */
+    struct watch watch;
 } trace;
 
 /* The registers' own section: modules read them like any memory. */
@@ -171,12 +184,26 @@ struct access {
     uintptr_t site;
 };
 
+static void watch_earlier(const struct access *a, uint64_t then, bool then_write)
+{
+    const struct logged_block *logged = &trace.log[(uint32_t)(then >> 32) % N_LOGGED];
+    bool same = (uint32_t)(then >> 32) >= trace.block_tag;
+
+    trace.watch = (struct watch){.address = a->address,
+                                 .bytes = a->bytes,
+                                 .is_read = !then_write,
+                                 .thread = then & THREAD_BITS,
+                                 .block = same ? simt_block_idx : logged->index,
+                                 .has_block = same || logged->tag == (uint32_t)(then >> 32)};
+}
+
 static void fail_race(const struct access *a, uint64_t then, bool then_write)
 {
     const struct logged_block *block = &trace.log[(uint32_t)(then >> 32) % N_LOGGED];
     struct simt_index thread = simt_run.threads[then & THREAD_BITS].index;
     const char *now = a->kind == READ ? "read" : a->kind == WRITE ? "write" : "atomic";
     const char *was = then & ATOMIC_BIT ? "atomic" : then_write ? "write" : "read";
+    const char *step = "";
     char place[200], other[96] = "an earlier block";
 
     simt_describe(a->address, a->bytes, place, sizeof place);
@@ -185,8 +212,40 @@ static void fail_race(const struct access *a, uint64_t then, bool then_write)
     else if (block->tag == (uint32_t)(then >> 32))
         snprintf(other, sizeof other, "block (%u,%u,%u) thread (%u,%u,%u)", block->index.x,
                  block->index.y, block->index.z, thread.x, thread.y, thread.z);
+    if ((uint32_t)(then >> 32) >= trace.block_tag &&
+        (then & THREAD_BITS) / SIMT_WARP == simt_run.current / SIMT_WARP)
+        step = " of the same warp, with no __syncwarp between";
+    if (!trace.watch.bytes) watch_earlier(a, then, then_write);
     simt_fail(a->shared ? "shared-race" : "global-race", a->site,
-              "%s of %s with nothing to order it after the %s by %s", now, place, was, other);
+              "%s of %s with nothing to order it after the %s by %s%s", now, place, was, other, step);
+}
+
+static inline bool same_block(struct simt_index a, struct simt_index b)
+{
+    return a.x == b.x && a.y == b.y && a.z == b.z;
+}
+
+static void note_watched(const struct access *a)
+{
+    struct watch *w = &trace.watch;
+
+    if (a->address >= w->address + w->bytes || w->address >= a->address + a->bytes) return;
+    if ((a->kind == READ) != w->is_read || simt_run.current != w->thread) return;
+    if (w->has_block && same_block(simt_block_idx, w->block)) w->site = a->site;
+}
+
+bool simt_trace_wants_again(void)
+{
+    if (!trace.watch.has_block) trace.watch.bytes = 0;
+    return trace.on && trace.watch.bytes;
+}
+
+uintptr_t simt_trace_watched(void)
+{
+    uintptr_t site = trace.watch.site;
+
+    trace.watch = (struct watch){0};
+    return site;
 }
 
 /* Keeps the newest read, and beside it one of another warp or block if there is one. */
@@ -235,6 +294,7 @@ static inline void check_races(struct simt_cell *cells, uint64_t region_bytes, u
     struct simt_cell *byte_cells = cells + region_bytes / 4;
     uint64_t now = stamp(a->kind), end = at + a->bytes;
 
+    if (trace.watch.bytes) note_watched(a);
     while (at < end) {
         struct simt_cell *word = &cells[at / 4];
         bool whole = at % 4 == 0 && end - at >= 4;

@@ -38,6 +38,7 @@ enum { RESULT_TEXT_MAX = 6000 };
 struct result {
     enum verdict verdict;
     char check[64];          /* the check that failed: "contract out", "relation pages"; or a rule */
+    char cause[32];          /* what the instrumented module found where numbers failed; else empty */
     char place[128];         /* source line of a finding, "file.cu:123"; empty where there is none */
     char pattern[32];        /* of the wrong elements, "all zero"; empty where none is plain */
     uint32_t checks[CHECK_COUNT]; /* how often each was made */

@@ -11,10 +11,13 @@ enum { OUTCOME_NONE, OUTCOME_PASSED, OUTCOME_FAULT };
 /* Of each side: more would only make the sentence slower to find. */
 enum { COMPARED_MAX = 2000 };
 
+/* A place in the source is one fault, whatever numbers came of it. */
 void fault_key(const struct result *r, char *key, size_t size)
 {
-    snprintf(key, size, "%s%s%s%s%s", r->check, r->place[0] ? "; " : "", r->place,
-             r->pattern[0] ? "; " : "", r->pattern);
+    if (r->place[0])
+        snprintf(key, size, "%s; %s", r->cause[0] ? r->cause : r->check, r->place);
+    else
+        snprintf(key, size, "%s%s%s", r->check, r->pattern[0] ? "; " : "", r->pattern);
 }
 
 bool faults_init(struct faults *f, uint64_t jobs)

@@ -1,5 +1,5 @@
-/* The failures of a run, grouped by fault: operation, check, place in the source, pattern of the
- * wrong elements. A run that fails in hundreds of cases has a handful of faults, and each is told
+/* The failures of a run, grouped by fault: operation, and place in the source where one is known, else
+ * check and pattern of the wrong elements. A run that fails in hundreds of cases has a handful of faults, and each is told
  * once: how many cases, the smallest of them, and which geometries it needs. */
 #ifndef ATTEST_FAULTS_H
 #define ATTEST_FAULTS_H
@@ -29,7 +29,7 @@ struct faults {
     uint64_t jobs;
 };
 
-/* "check; place; pattern": what makes two failures one fault. */
+/* What makes two failures one fault: "shared-race; file.cu:12", or "contract out; zeros". */
 void fault_key(const struct result *r, char *key, size_t size);
 bool faults_init(struct faults *f, uint64_t jobs);
 void faults_free(struct faults *f);

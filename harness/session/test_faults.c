@@ -105,7 +105,7 @@ Test(faults, one_for_each_check_place_and_pattern)
     cr_expect_eq(f.items[0].cases, 2);
     cr_expect_str_eq(f.items[0].key, "contract out; zeros");
     cr_expect_str_eq(f.items[0].smallest, cases[1], "the smaller of the two");
-    cr_expect_str_eq(f.items[1].key, "contract out; a.cu:7; zeros");
+    cr_expect_str_eq(f.items[1].key, "contract out; a.cu:7");
     char *text;
     size_t size;
     FILE *stream = open_memstream(&text, &size);

@@ -292,6 +292,7 @@ static void diagnose(struct verify_context *x, const struct case_line *c, const 
     if (check_access(x, c, in, out, e, &cause) || cause.verdict != VERDICT_FAIL || !cause.place[0])
         return;
     memcpy(effect, r->text, sizeof effect);
+    snprintf(r->cause, sizeof r->cause, "%.31s", cause.check);
     snprintf(r->place, sizeof r->place, "%s", cause.place);
     snprintf(r->text, sizeof r->text, "  probable cause, %s:\n%.1500s%.4300s", cause.check,
              cause.text, effect);
