@@ -70,6 +70,7 @@ step "no circles of files" mk/circles.sh "$build/obj"
 unit_tests
 step "verify, 40 cases an operation" "$build/attest" verify --cases 40 --geometries 10000 --quiet
 broken_kernels
+step "broken kernels, by random cases alone" "$build/attest" broken --random 3 --quiet
 step "reads past each input, caught" "$build/attest" fences
 refused() { # file: nothing but cases that are refused
     "$build/attest" run "$1" --quiet

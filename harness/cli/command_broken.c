@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "harness/cli/broken_trials.h"
 #include "harness/cli/commands.h"
 #include "harness/files/broken.h"
 #include "harness/files/json_lines.h"
@@ -17,22 +18,6 @@
 #include "harness/session/session.h"
 
 enum { BROKEN_MAX = 2048 };
-
-struct trial {
-    struct broken kernel;
-    char plain[PATH_MAX], traced[PATH_MAX];
-    struct result result; /* of the case that caught it */
-    uint64_t cases;
-    char caught_by[CASE_TEXT_MAX];
-    bool caught;
-};
-
-struct trials {
-    const struct options *options;
-    struct verify_context context;
-    struct trial *items;
-    uint32_t count;
-};
 
 /* What a worker hands back travels in the result's text: the case, then the failure. */
 static void note_case(struct result *r, const struct case_line *c, uint64_t cases)
@@ -49,18 +34,17 @@ static bool still_unseen(const struct result *r)
     return r->verdict == VERDICT_PASS || r->verdict == VERDICT_REFUSED;
 }
 
-/* Random cases first: the fixed ones are there for their size, and a wrong kernel shows in small. */
-static uint64_t search(const struct trials *t, const struct trial *trial, struct verify_context *x,
-                       struct result *r)
+uint64_t broken_search(const struct trials *t, const struct trial *trial, uint64_t seed,
+                       uint64_t first, struct verify_context *x, struct result *r)
 {
     static struct case_line c;
     const struct op *op = op_find(trial->kernel.op, strlen(trial->kernel.op));
-    struct plan plan = {.ops = {op}, .n_ops = 1, .seed = t->options->seed,
+    struct plan plan = {.ops = {op}, .n_ops = 1, .seed = seed,
                         .cases = t->options->cases, .tier = t->options->tier};
     uint64_t jobs = plan_jobs(&plan), fixed = plan_fixed_cases(op), cases = 0;
     char error[512];
     for (uint64_t i = 0; i < jobs && (!cases || still_unseen(r)); i++) {
-        struct job job = plan_job(&plan, (i + fixed) % jobs);
+        struct job job = plan_job(&plan, (i + fixed + first) % jobs);
         if (!plan_case(&plan, &job, &c, error, sizeof error)) continue;
         memset(r, 0, sizeof *r);
         verify_case(x, &c, r);
@@ -69,20 +53,27 @@ static uint64_t search(const struct trials *t, const struct trial *trial, struct
     return cases;
 }
 
-static bool try_kernel(void *shared, void **state, uint64_t index, struct result *r)
+struct verify_context broken_context(const struct trials *t, const struct trial *trial)
 {
-    struct trials *t = shared;
-    struct trial *trial = &t->items[index];
     struct verify_context x = t->context;
-    static struct case_line c;
-    char error[512];
-    double started = (double)clock() / CLOCKS_PER_SEC;
     bool simt = x.backend == &gpu_backend_simt;
     x.module_file = trial->plain;
     x.module_trace = trial->traced;
     x.trace = simt && !t->options->no_trace && access(trial->traced, R_OK) == 0;
+    return x;
+}
+
+static bool try_kernel(void *shared, void **state, uint64_t index, struct result *r)
+{
+    struct trials *t = shared;
+    struct trial *trial = &t->items[index];
+    struct verify_context x = broken_context(t, trial);
+    static struct case_line c;
+    char error[512];
+    double started = (double)clock() / CLOCKS_PER_SEC;
+    bool simt = x.backend == &gpu_backend_simt;
     if (!trial->kernel.smallest[0] || t->options->minimize) {
-        search(t, trial, &x, r);
+        broken_search(t, trial, t->options->seed, 0, &x, r);
     } else if (!case_parse(trial->kernel.smallest, &c, error, sizeof error)) {
         snprintf(r->text, sizeof r->text, "\n  %s\n", error);
         r->verdict = VERDICT_ERROR;
@@ -90,7 +81,7 @@ static bool try_kernel(void *shared, void **state, uint64_t index, struct result
         verify_case(&x, &c, r);
         note_case(r, &c, 1);
         /* The smallest case was found on the CPU backend; another may need a larger one. */
-        if (!simt && still_unseen(r)) search(t, trial, &x, r);
+        if (!simt && still_unseen(r)) broken_search(t, trial, t->options->seed, 0, &x, r);
     }
     r->seconds = (double)clock() / CLOCKS_PER_SEC - started;
     verify_close(&x);
@@ -147,12 +138,9 @@ static bool minimize_trial(struct trials *t, struct trial *trial)
     static struct result failure;
     char error[512];
     uint64_t tried;
-    struct verify_context x = t->context;
+    struct verify_context x = broken_context(t, trial);
     struct minimize_options how = {t->options->budget_s, t->options->timeout_s, t->options->jobs,
                                    false, NULL};
-    x.module_file = trial->plain;
-    x.module_trace = trial->traced;
-    x.trace = x.backend == &gpu_backend_simt && access(trial->traced, R_OK) == 0;
     if (!case_parse(trial->caught_by, &c, error, sizeof error) ||
         !minimize_case(&x, &how, &c, &failure, &tried, error, sizeof error)) {
         fprintf(stderr, "attest: %s: %s\n", trial->kernel.name, error);
@@ -234,6 +222,12 @@ static int report(const struct trials *t)
     return missed ? EXIT_WRONG : EXIT_PASS;
 }
 
+static void broken_trials_free(struct trials *t)
+{
+    for (uint32_t i = 0; i < t->count; i++) broken_free(&t->items[i].kernel);
+    free(t->items);
+}
+
 static int write_source(int argc, char **argv)
 {
     struct broken b;
@@ -263,6 +257,8 @@ int command_broken(int argc, char **argv)
              "Runs the kernels of kernels/broken, each wrong in one way, and shows which check catches\n"
              "each after how many cases. Exit 0 when all are caught. Built by `make broken`.\n\n"
              "  attest broken --minimize decode_stride_576    the smallest case that shows it\n"
+             "  attest broken --random 5                      without the stored cases: how many random\n"
+             "                                                ones it takes, with five seeds\n"
              "  attest broken --edits DIR                     other edits, with their modules DIR/NAME.so\n"
              "  attest broken --write FILE.edit kernels DIR   the wrong kernel's source\n");
         options_help("broken");
@@ -276,6 +272,11 @@ int command_broken(int argc, char **argv)
     if (t.context.watchdog_ms > 3000) t.context.watchdog_ms = 3000;
     t.items = calloc(BROKEN_MAX, sizeof *t.items);
     if (!t.items || !load_trials(&t, o.edits ? o.edits : "kernels/broken")) return EXIT_INFRA;
+    if (o.random) {
+        code = broken_random(&t);
+        broken_trials_free(&t);
+        return code;
+    }
     if (!o.quiet && !o.json)
         printf("%-34s %-7s %-8s %-28s %6s %7s\n", "kernel", "kind", "", "check", "cases", "seconds");
     struct pool_config config = {.workers = o.jobs, .timeout_s = o.timeout_s, .work = try_kernel,
@@ -289,7 +290,6 @@ int command_broken(int argc, char **argv)
         if (o.json) print_json(&t, &t.items[i]);
     }
     code = report(&t);
-    for (uint32_t i = 0; i < t.count; i++) broken_free(&t.items[i].kernel);
-    free(t.items);
+    broken_trials_free(&t);
     return code;
 }

@@ -12,7 +12,8 @@ enum option_id {
     OPT_CASES = 256, OPT_GEOMETRIES, OPT_SEED, OPT_JOBS, OPT_REPEATS, OPT_SHARD, OPT_TIER,
     OPT_TIMEOUT, OPT_WATCHDOG, OPT_JSON, OPT_NO_TRACE, OPT_NO_RELATIONS, OPT_QUIET, OPT_BACKEND,
     OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL, OPT_MINIMIZE, OPT_BUDGET,
-    OPT_STATE, OPT_FINDINGS, OPT_EDITS, OPT_PROCESSES, OPT_KNOWN
+    OPT_STATE, OPT_FINDINGS, OPT_EDITS, OPT_PROCESSES, OPT_KNOWN,
+    OPT_RANDOM
 };
 
 /* Groups of commands that take the same options. */
@@ -59,6 +60,8 @@ static const struct {
     {OPT_KNOWN, "known", "FILE", "verify run",
      "departures of the kernel from the contract that its author declares, a name a line"},
     {OPT_MINIMIZE, "minimize", NULL, "broken", "shrink the case that catches each kernel"},
+    {OPT_RANDOM, "random", "N", "broken",
+     "count the random cases until each kernel is caught, with N seeds; no stored cases"},
     {OPT_BUDGET, "budget", "S", "fuzz minimize broken",
      "seconds that minimising or fuzzing may take (default 120)"},
     {OPT_STATE, "state", "FILE", "fuzz", "go on from FILE where there is one, and keep it up to date"},
@@ -189,6 +192,10 @@ static bool apply(enum option_id id, const char *text, struct options *o)
     case OPT_PROCESSES:
         if (!number("processes", text, 1, 1024, &value)) return false;
         o->processes = (uint32_t)value;
+        return true;
+    case OPT_RANDOM:
+        if (!number("random", text, 1, 1000, &value)) return false;
+        o->random = (uint32_t)value;
         return true;
     case OPT_REPEATS:
         if (!number("repeats", text, 0, 10000, &value)) return false;

@@ -13,7 +13,7 @@ enum { EXIT_PASS = 0, EXIT_WRONG = 1, EXIT_USAGE = 2, EXIT_INFRA = 3, EXIT_UNAVA
 
 struct options {
     uint64_t cases, geometries, seed;
-    uint32_t jobs, processes, repeats, shard, shards, watchdog_ms;
+    uint32_t jobs, processes, repeats, shard, shards, watchdog_ms, random;
     double timeout_s, budget_s;
     enum tier tier;
     bool json, no_trace, no_relations, quiet, minimize, backend_given;
