@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/captured/describe.h"
 #include "harness/cli/commands.h"
 #include "harness/judge/compare.h"
 #include "harness/run/run.h"
@@ -108,18 +109,26 @@ int command_explain(int argc, char **argv)
     struct options o;
     struct verify_context x;
     static struct case_line c;
-    char error[512];
+    char error[1024];
     int code = EXIT_USAGE;
     if (wants_help(argc, argv)) {
-        puts("attest explain CASE [options]\n\n"
+        puts("attest explain CASE|FILE.safetensors [options]\n\n"
              "Shows a case's tensors, runs it once and says, stage by stage, what is right and where\n"
-             "the first wrong value lies.\n");
+             "the first wrong value lies. Of a file: what it holds, and which operation has such\n"
+             "arguments.\n\n"
+             "  attest explain 'qsa_score:blocks=9,heads=4,hd=128'\n"
+             "  attest explain captured.safetensors\n");
         options_help("explain");
         return EXIT_PASS;
     }
     if (!options_parse(argc, argv, &o)) return EXIT_USAGE;
     if (o.n_words != 1) {
-        fprintf(stderr, "attest: explain needs one case\n");
+        fprintf(stderr, "attest: explain needs one case or one file\n");
+        return EXIT_USAGE;
+    }
+    if (strlen(o.words[0]) > 12 && !strcmp(o.words[0] + strlen(o.words[0]) - 12, ".safetensors")) {
+        if (captured_describe(o.words[0], stdout, error, sizeof error)) return EXIT_PASS;
+        fprintf(stderr, "attest: %s\n", error);
         return EXIT_USAGE;
     }
     if (!case_parse(o.words[0], &c, error, sizeof error)) {
