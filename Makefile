@@ -24,7 +24,7 @@ endif
 SIMT_FLAGS := $(if $(filter asan fuzz,$(CONFIG)),--asan) $(if $(filter fuzz,$(CONFIG)),--fuzz) \
               $(if $(filter coverage,$(CONFIG)),--coverage)
 
-WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
+WARN     := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Wno-missing-field-initializers
 # The same value on every machine: no contraction, no fast-math; FMA only where fma() is written.
 FP       := -ffp-contract=off -fno-fast-math
 CFLAGS   := -std=c17 -D_GNU_SOURCE $(OPT) -march=$(ARCH) $(FP) $(WARN) -MMD -MP -fPIC $(EXTRA_CFLAGS)

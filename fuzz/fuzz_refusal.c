@@ -32,7 +32,7 @@ static void learn_names(uint32_t index)
     struct instance in;
     mutate_fresh(&c, op_table[index], &r, TIER_QUICK);
     instance_init(&in, POISON_NAN);
-    if (!c.op->build(&c, &in)) fuzz_fail("no memory to build a case of %s", c.op->name);
+    if (!op_build(&c, &in)) fuzz_fail("no memory to build a case of %s", c.op->name);
     for (uint32_t i = 0; i < in.n_tensors && n_names[index] < NAMES_MAX; i++) {
         const struct tensor *t = &in.tensors[i];
         if (t->role == ROLE_IN && t->dtype == DTYPE_I32) names[index][n_names[index]++] = t->name;
@@ -131,8 +131,8 @@ static void compare(const struct case_line *c, const struct instance *in, const 
 {
     struct ref_refusal why = {{0}, {0}};
     struct gpu_report report = {{0}, {0}};
-    bool ref_refuses = !c->op->ref_accepts(c, in, &why);
-    bool gpu_refuses = c->op->gpu_check(c, in, &report) == GPU_REFUSED;
+    bool ref_refuses = !op_ref_accepts(c, in, &why);
+    bool gpu_refuses = op_gpu_check(c, in, &report) == GPU_REFUSED;
     if (ref_refuses != gpu_refuses)
         fuzz_fail("FAIL %s\n  the oracle %s%s; the launcher %s%s", text,
                   ref_refuses ? "refuses: " : "accepts", why.text,
@@ -154,11 +154,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         !case_parse(text, &c, error, sizeof error) || !fuzz_admits(NULL, c.op))
         return 0;
     compare(&c, NULL, text);
-    if (!rest_size || !c.op->ref_accepts(&c, NULL, &why) ||
+    if (!rest_size || !op_ref_accepts(&c, NULL, &why) ||
         !work_fits(&limits[index_of(c.op)], &c))
         return 0;
     instance_init(&in, POISON_NAN);
-    if (c.op->build(&c, &in)) {
+    if (op_build(&c, &in)) {
         apply_all(&in, rest, rest_size);
         compare(&c, &in, text);
     }

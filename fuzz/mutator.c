@@ -49,7 +49,7 @@ size_t fuzz_mutate(const struct fuzz_mutation *m, uint8_t *data, size_t size, si
     bool line = fuzz_line(data, size, text, &rest, &rest_size);
     bool known = line && case_parse(text, &c, error, sizeof error) && fuzz_admits(m->family, c.op);
     if (!known || rng_one_in(&r, 64)) mutate_fresh(&c, draw_op(m->family, &r), &r, TIER_QUICK);
-    else if (m->wild && c.op->sample_wild && rng_one_in(&r, 2)) c.op->sample_wild(&c, &r);
+    else if (m->wild && c.op->wild && rng_one_in(&r, 2)) op_sample_wild(&c, &r);
     else
         mutate_case(&c, &r, TIER_QUICK);
     written = put_case(&c, rest, rest_size, data, max_size);

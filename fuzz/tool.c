@@ -28,7 +28,7 @@ static int cases(const char *name)
     while (getline(&line, &room, stdin) >= 0) {
         line[strcspn(line, "\n#")] = 0;
         if (!case_parse(line, &c, error, sizeof error) || c.op != op) continue;
-        if (!work_fits(&limit, &c) && op->ref_accepts(&c, NULL, &why)) continue;
+        if (!work_fits(&limit, &c) && op_ref_accepts(&c, NULL, &why)) continue;
         case_print(&c, text, sizeof text);
         puts(text);
     }
@@ -48,7 +48,7 @@ static int accepted(int n, char **paths)
         if (f) fclose(f);
         if (!read) continue;
         line[strcspn(line, "\n")] = 0;
-        if (case_parse(line, &c, error, sizeof error) && c.op->ref_accepts(&c, NULL, &why))
+        if (case_parse(line, &c, error, sizeof error) && op_ref_accepts(&c, NULL, &why))
             puts(paths[i]);
     }
     free(line);

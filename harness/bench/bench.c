@@ -51,7 +51,7 @@ static void summarise(double *us, uint32_t n, struct bench_time *time)
 static bool launch(struct bench *b, uint32_t set)
 {
     struct gpu_report report = {{0}, {0}};
-    return good(b->c->op->launch(b->targets, b->c, b->in, b->sets[set], &report), &report,
+    return good(op_launch(b->targets, b->c, b->in, b->sets[set], &report), &report,
                 b->result);
 }
 
@@ -155,9 +155,9 @@ static bool may_run(const struct case_line *c, const struct instance *in, struct
 {
     struct gpu_report report = {{0}, {0}};
     struct ref_refusal why = {{0}, {0}};
-    if (!in && !c->op->ref_accepts(c, NULL, &why)) /* before building: the geometry alone */
+    if (!in && !op_ref_accepts(c, NULL, &why)) /* before building: the geometry alone */
         return result_fail(r, VERDICT_REFUSED, why.rule, "  %s\n", why.text);
-    if (c->op->gpu_check(c, in, &report) == GPU_REFUSED)
+    if (op_gpu_check(c, in, &report) == GPU_REFUSED)
         return result_fail(r, VERDICT_REFUSED, report.rule, "  %s\n", report.text);
     return true;
 }

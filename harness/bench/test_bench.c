@@ -17,8 +17,8 @@ Test(bench, shapes_are_accepted)
         struct ref_refusal why = {{0}, {0}};
         struct gpu_report report = {{0}, {0}};
         parse(bench_shapes[i].text, &c);
-        cr_expect(c.op->ref_accepts(&c, NULL, &why), "%s: %s", bench_shapes[i].text, why.text);
-        cr_expect_eq(c.op->gpu_check(&c, NULL, &report), GPU_OK, "%s: %s", bench_shapes[i].text,
+        cr_expect(op_ref_accepts(&c, NULL, &why), "%s: %s", bench_shapes[i].text, why.text);
+        cr_expect_eq(op_gpu_check(&c, NULL, &report), GPU_OK, "%s: %s", bench_shapes[i].text,
                      report.text);
     }
 }
@@ -65,7 +65,7 @@ static struct bench_work count(const char *text)
     struct bench_work work;
     parse(text, &c);
     instance_init(&in, POISON_NAN);
-    cr_assert(c.op->build(&c, &in));
+    cr_assert(op_build(&c, &in));
     bench_count(&c, &in, &work);
     instance_free(&in);
     return work;

@@ -63,11 +63,11 @@ static bool collect_overrides(struct captured *c, char *error, size_t error_size
     struct captured_item *item = &c->item;
     struct ref_refusal why;
     bool fine = true;
-    if (!item->c.op->ref_accepts(&item->c, NULL, &why))
+    if (!op_ref_accepts(&item->c, NULL, &why))
         return error_text(error, error_size, "%s: its case is refused: %s", st_path(c->file),
                           why.text);
     instance_init(&in, POISON_NAN);
-    if (!item->c.op->build(&item->c, &in)) fine = error_text(error, error_size, "no memory");
+    if (!op_build(&item->c, &in)) fine = error_text(error, error_size, "no memory");
     for (uint32_t i = 0; i < in.n_tensors && fine; i++) {
         const struct tensor *t = &in.tensors[i];
         if (t->role != ROLE_IN || t->alias_of >= 0) continue;
@@ -162,7 +162,7 @@ static bool run_oracle(const struct verify_context *x, const struct case_line *c
     const uint8_t *none[INSTANCE_TENSORS_MAX] = {NULL};
     if (!expected_alloc(in, e))
         return result_fail(r, VERDICT_ERROR, "memory", "  no memory for the oracle\n");
-    c->op->oracle(c, in, x->model ? x->model : c->op->model, none, e);
+    op_oracle(c, in, x->model ? x->model : c->op->model, none, e);
     return true;
 }
 
@@ -313,7 +313,7 @@ static bool judge_file(const struct captured *c, struct instance *in,
         fine = take_output(c, &in->tensors[i], &out.dense[i], error, sizeof error);
     }
     if (fine) {
-        c->item.c.op->oracle(&c->item.c, in, model, (const uint8_t *const *)out.dense, e);
+        op_oracle(&c->item.c, in, model, (const uint8_t *const *)out.dense, e);
         fine = certify_selection(c, in, e, error, sizeof error);
     }
     if (!fine)
@@ -338,7 +338,7 @@ void captured_judge(const struct captured *c, const struct ref_error_model *mode
     }
     instance_init(&in, POISON_NAN);
     if (run_build(&x, &c->item.c, &in, r)) {
-        if (!c->item.c.op->ref_accepts(&c->item.c, &in, &why))
+        if (!op_ref_accepts(&c->item.c, &in, &why))
             result_fail(r, VERDICT_REFUSED, why.rule, "  %s\n", why.text);
         else
             judge_file(c, &in, model ? model : c->item.c.op->model, r);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "harness/case/paging.h"
+
 uint32_t dtype_bytes(enum dtype dtype)
 {
     static const uint32_t bytes[] = {
@@ -117,6 +119,8 @@ void instance_free(struct instance *in)
         if (t->alias_of < 0) free(t->extents);
     }
     free(in->extra);
+    if (in->pages) paging_free(in->pages);
+    free(in->pages);
     memset(in, 0, sizeof *in);
 }
 

@@ -55,7 +55,8 @@ struct instance {
     struct tensor tensors[INSTANCE_TENSORS_MAX];
     uint32_t n_tensors;
     enum poison poison;
-    void *extra; /* an operation's own notes on the case; freed with free() */
+    void *extra;
+    struct paging *pages; /* of its cache; NULL: none. Owned by the instance */
 };
 
 void instance_init(struct instance *in, enum poison poison);

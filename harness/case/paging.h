@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "harness/case/case.h"
 #include "harness/case/instance.h"
 
 enum page_order { PAGES_IDENTITY, PAGES_SHUFFLED, PAGES_SHARED, PAGES_HIGH };
@@ -14,7 +15,7 @@ extern const char *const page_order_names[];
 struct paging {
     uint32_t num_seqs, max_blocks; /* table [num_seqs, max_blocks] */
     uint32_t block_size, num_pages;
-    uint64_t pitch_bytes;
+    uint64_t pitch_bytes; /* or elements, where a token's offset is in elements */
     uint32_t first_page;  /* pages below are not backed (PAGES_HIGH) */
     int32_t *table;       /* entries past a sequence's last page are -1 here */
     uint32_t *shared;     /* per sequence: leading pages that belong to sequence 0 */
@@ -30,4 +31,13 @@ uint64_t paging_total_pages(const int64_t *lengths, uint32_t num_seqs, uint32_t 
 uint64_t paging_token_offset(const struct paging *p, uint32_t seq, uint64_t token,
                              uint64_t token_bytes);
 void paging_free(struct paging *p);
+
+/* Lays out the cache of a case as its keys say: block, pages (an order's name) and, where the
+ * operation has it, pool: the least number of pages. in->pages is the instance's from then on. False:
+ * out of memory. `pitch`: from one page to the next, in elements of the cache. */
+bool paging_of_case(const struct case_line *c, struct instance *in, const int64_t *lengths,
+                    uint32_t num_seqs, uint32_t max_blocks, uint64_t pitch, uint64_t seed);
+/* Poisons a cache with that layout: the whole pool when it is small, else only the pages with
+ * used[page - first_page], and then only those are backed. False: out of memory. */
+bool paging_poison(const struct instance *in, struct tensor *cache, const uint8_t *used);
 #endif

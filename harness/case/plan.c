@@ -18,7 +18,7 @@ static uint64_t random_cases(const struct plan *plan, const struct op *op)
 
 static uint64_t sweeps(const struct plan *plan, const struct op *op)
 {
-    return op->sample_wild ? (plan->geometries + SWEEP_GEOMETRIES - 1) / SWEEP_GEOMETRIES : 0;
+    return op->wild ? (plan->geometries + SWEEP_GEOMETRIES - 1) / SWEEP_GEOMETRIES : 0;
 }
 
 static uint64_t op_jobs(const struct plan *plan, const struct op *op)
@@ -83,5 +83,5 @@ void plan_wild(const struct plan *plan, const struct job *job, uint32_t n, struc
     uint64_t index = job->index * SWEEP_GEOMETRIES + n;
     struct rng r = {plan->seed + index * 0x9e3779b97f4a7c15u, ~op_stream(job->op), 0};
     case_init(c, job->op);
-    job->op->sample_wild(c, &r);
+    op_sample_wild(c, &r);
 }

@@ -61,7 +61,7 @@ Test(case_line, every_sampled_case_is_accepted)
             struct ref_refusal why = {{0}, {0}};
             cr_assert(plan_case(&plan, &job, &c, error, sizeof error), "%s", error);
             case_print(&c, text, sizeof text);
-            cr_assert(c.op->ref_accepts(&c, NULL, &why), "%s: %s", text, why.text);
+            cr_assert(op_ref_accepts(&c, NULL, &why), "%s: %s", text, why.text);
         }
     }
 }

@@ -66,7 +66,7 @@ static int explain_run(struct verify_context *x, const struct case_line *c, stru
         return r.verdict == VERDICT_FAIL ? EXIT_WRONG : EXIT_INFRA;
     }
     if (expected_alloc(in, e)) {
-        c->op->oracle(c, in, x->model ? x->model : c->op->model,
+        op_oracle(c, in, x->model ? x->model : c->op->model,
                       (const uint8_t *const *)out.dense, e);
         for (uint32_t i = 0; i < in->n_tensors; i++) {
             const struct tensor *t = &in->tensors[i];
@@ -94,7 +94,7 @@ static int explain_case(struct verify_context *x, const struct case_line *c)
     }
     instance_init(&in, POISON_NAN);
     int code = EXIT_INFRA;
-    if (c->op->build(c, &in)) {
+    if (op_build(c, &in)) {
         print_tensors(&in);
         code = explain_run(x, c, &in);
     } else {

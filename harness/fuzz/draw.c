@@ -25,9 +25,9 @@ static bool draw_kept(struct fuzz_draw *d, const struct op *op, struct case_line
 static void draw_any(struct fuzz_draw *d, const struct op *op, struct case_line *c)
 {
     static _Thread_local struct case_line other;
-    if (op->sample_wild && rng_one_in(&d->r, 16)) {
+    if (op->wild && rng_one_in(&d->r, 16)) {
         case_init(c, op);
-        op->sample_wild(c, &d->r);
+        op_sample_wild(c, &d->r);
         return;
     }
     if (rng_one_in(&d->r, 8) || !draw_kept(d, op, c)) {
@@ -47,7 +47,7 @@ void fuzz_draw_case(struct fuzz_draw *d, struct case_line *c)
     uint32_t which = rng_u32(&d->r) % d->n_ops;
     for (int tries = 0; tries < TRIES; tries++) {
         draw_any(d, d->ops[which], c);
-        if (work_fits(&d->limits[which], c) || !c->op->ref_accepts(c, NULL, &why)) return;
+        if (work_fits(&d->limits[which], c) || !op_ref_accepts(c, NULL, &why)) return;
     }
     case_init(c, d->ops[which]);
 }

@@ -176,9 +176,9 @@ void mutate_case(struct case_line *c, struct rng *r, enum tier tier)
         mutate_fresh(c, c->op, r, tier);
         return;
     }
-    if (kind < 3 && c->op->sample_wild) {
+    if (kind < 3 && c->op->wild) {
         case_init(c, c->op);
-        c->op->sample_wild(c, r);
+        op_sample_wild(c, r);
         return;
     }
     base = *c;
@@ -186,7 +186,7 @@ void mutate_case(struct case_line *c, struct rng *r, enum tier tier)
         *c = base;
         do change_param(c, draw_param(c, r), r, tier);
         while (rng_one_in(r, 2));
-        if (c->op->ref_accepts(c, NULL, &why) || rng_one_in(r, 8)) return;
+        if (op_ref_accepts(c, NULL, &why) || rng_one_in(r, 8)) return;
     }
 }
 
@@ -228,6 +228,6 @@ void mutate_cross(struct case_line *c, const struct case_line *other, struct rng
             else
                 copy_param(c, i, other, (uint32_t)j);
         }
-        if (c->op->ref_accepts(c, NULL, &why)) return;
+        if (op_ref_accepts(c, NULL, &why)) return;
     }
 }

@@ -70,7 +70,7 @@ Test(mutate, most_are_accepted_and_some_refused)
             if (n % 20 == 0) mutate_fresh(&base, op_table[i], &r, TIER_QUICK);
             c = base;
             mutate_case(&c, &r, TIER_QUICK);
-            accepted += c.op->ref_accepts(&c, NULL, &why);
+            accepted += op_ref_accepts(&c, NULL, &why);
         }
         cr_assert(accepted > total / 2, "%s: %u of %u", op_table[i]->name, accepted, total);
         refused += total - accepted;

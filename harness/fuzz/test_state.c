@@ -116,7 +116,7 @@ Test(fuzz_state, rounds_can_be_repeated)
         fuzz_draw_case(&d, &c);
         uint32_t op = 0;
         while (op_table[op] != c.op) op++;
-        cr_assert(work_fits(&limits[op], &c) || !c.op->ref_accepts(&c, NULL, &why));
+        cr_assert(work_fits(&limits[op], &c) || !op_ref_accepts(&c, NULL, &why));
         case_print(&c, first[i], sizeof first[i]);
     }
     fuzz_draw_start(&d);

@@ -34,6 +34,16 @@ static bool valid_by_structure(const struct dsa_keys *keys, uint32_t at)
     return false;
 }
 
+struct dsa_keys dsa_keys_of(const struct case_line *c)
+{
+    return (struct dsa_keys){.len = case_u32(c, "len"),
+                             .pad = case_u32(c, "pad"),
+                             .kpool = case_u32(c, "kpool"),
+                             .invalid = (enum dsa_invalid)case_int(c, "invalid"),
+                             .seed = case_seed(c),
+                             .change = case_int(c, "change")};
+}
+
 bool dsa_key_valid(const struct dsa_keys *keys, uint32_t token)
 {
     if (token < keys->pad || token >= keys->len) return false;

@@ -28,6 +28,8 @@ struct dsa_keys {
     int64_t change; /* tokens from here on have other data; -1: none */
     bool prefix;    /* and their validity changes only so that valid tokens stay one run */
 };
+/* As the keys of the case say. */
+struct dsa_keys dsa_keys_of(const struct case_line *c);
 bool dsa_key_valid(const struct dsa_keys *keys, uint32_t token);
 /* Row of a field that holds the token's data: it does not depend on the padding. */
 uint64_t dsa_key_row(const struct dsa_keys *keys, uint32_t token);
@@ -80,6 +82,29 @@ bool dsa_edit_alone(const struct case_line *base, struct rng *r, struct case_lin
 int64_t dsa_row_alone(const struct case_line *base, const struct case_line *changed, int64_t row);
 /* Drops the geometry vector: the scalars alone must give the same. */
 bool dsa_edit_no_geom(const struct case_line *base, struct rng *r, struct case_line *changed);
+
+/* The array "geom" with these five numbers, where the case has one. The numbers that it says go by the
+ * names pools, complete, ...; what the scalars say by those of the interface: S, P, ... */
+#define DSA_GEOM(numbers) "geom", ARRAY_IN, .when = "!geom.none", .values = numbers
+
+/* Relations on the rows of a batch: keys rows, first, reverse; data keyed by first + row. */
+#define DSA_ROWS_REVERSED                                                                          \
+    "rows-reversed", RELATION_SAME_BITS, "rows >= 2", "reverse = !reverse", "rows - 1 - row"
+#define DSA_ROW_ALONE                                                                              \
+    "row-alone", RELATION_SAME_BITS, "rows >= 2",                                                  \
+        "first = first + draw(0, rows - 1), rows = 1, reverse = 0",                                \
+        "reverse ? rows - 1 - (new.first - first) : new.first - first"
+/* The position of row `row`. */
+#define DSA_ROW_POS "item(pos, first + (reverse ? rows - 1 - row : row), len - 1)"
+/* Other data from the token behind some row's position on, where there is one. */
+#define DSA_CHANGE_LATER                                                                           \
+    "change = max(item(pos, first + draw(0, rows - 1), len - 1), -2) + 1, "                        \
+    "change = new.change < len ? new.change : change"
+#define DSA_LATER_TOKENS_CHANGED                                                                   \
+    "later-tokens-changed", RELATION_SAME_BITS, "change < 0 && rows", DSA_CHANGE_LATER,            \
+        DSA_ROW_POS " < new.change ? row : -1"
+/* The scalars alone must give the same. */
+#define DSA_GEOMETRY_DROPPED "geometry-dropped", RELATION_SAME_BITS, "!geom.none", "geom = none"
 
 /* Numbers for geometries that may break any rule. */
 uint32_t dsa_absurd_u32(struct rng *r, int64_t usual);

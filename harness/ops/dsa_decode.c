@@ -715,16 +715,16 @@ static bool edit_scales(const struct case_line *base, struct rng *r, struct case
 }
 
 static const struct relation relations[] = {
-    {"pages-permuted", RELATION_SAME_BITS, edit_pages, NULL},
-    {"pitch-changed", RELATION_SAME_BITS, edit_pitch, NULL},
-    {"block-size-changed", RELATION_SAME_BITS, edit_block, NULL},
-    {"kv-split", RELATION_SAME_BITS, edit_split, NULL},
-    {"batch-reversed", RELATION_SAME_BITS, edit_order, row_reversed},
-    {"row-alone", RELATION_SAME_BITS, edit_alone, row_alone},
-    {"holes-moved", RELATION_SAME_LIMITS, edit_holes, NULL},
-    {"v-scale-doubled", RELATION_DOUBLED, edit_vscale, NULL},
-    {"scale-folded", RELATION_SAME_BITS, edit_scales, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
+    {"pages-permuted", RELATION_SAME_BITS, .edit = edit_pages},
+    {"pitch-changed", RELATION_SAME_BITS, .edit = edit_pitch},
+    {"block-size-changed", RELATION_SAME_BITS, .edit = edit_block},
+    {"kv-split", RELATION_SAME_BITS, .edit = edit_split},
+    {"batch-reversed", RELATION_SAME_BITS, .edit = edit_order, .base_row_of = row_reversed},
+    {"row-alone", RELATION_SAME_BITS, .edit = edit_alone, .base_row_of = row_alone},
+    {"holes-moved", RELATION_SAME_LIMITS, .edit = edit_holes},
+    {"v-scale-doubled", RELATION_DOUBLED, .edit = edit_vscale},
+    {"scale-folded", RELATION_SAME_BITS, .edit = edit_scales},
+    {0}};
 
 static const char *const modules[] = {"glm5next_dsa_mla_decode", NULL};
 
@@ -749,6 +749,7 @@ const struct op op_dsa_decode = {
     .model = &model,
     .relations = relations,
     .sample = sample,
+    .wild = "-",
     .sample_wild = sample_wild,
     .ref_accepts = ref_accepts,
     .gpu_check = gpu_check,

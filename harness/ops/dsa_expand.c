@@ -409,12 +409,12 @@ static int64_t row_inside(const struct case_line *base, const struct case_line *
 }
 
 static const struct relation relations[] = {
-    {"rows-reversed", RELATION_SAME_BITS, dsa_edit_reversed, dsa_row_reversed},
-    {"row-alone", RELATION_SAME_BITS, dsa_edit_alone, dsa_row_alone},
-    {"later-tokens-changed", RELATION_SAME_BITS, edit_later, row_before_change},
-    {"context-grown", RELATION_SAME_BITS, edit_longer, row_inside},
-    {"geometry-dropped", RELATION_SAME_BITS, dsa_edit_no_geom, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
+    {"rows-reversed", RELATION_SAME_BITS, .edit = dsa_edit_reversed, .base_row_of = dsa_row_reversed},
+    {"row-alone", RELATION_SAME_BITS, .edit = dsa_edit_alone, .base_row_of = dsa_row_alone},
+    {"later-tokens-changed", RELATION_SAME_BITS, .edit = edit_later, .base_row_of = row_before_change},
+    {"context-grown", RELATION_SAME_BITS, .edit = edit_longer, .base_row_of = row_inside},
+    {"geometry-dropped", RELATION_SAME_BITS, .edit = dsa_edit_no_geom},
+    {0}};
 
 static const char *const modules[] = {"dsa_indexer", NULL};
 
@@ -430,6 +430,7 @@ const struct op op_dsa_expand = {
     .always = always,
     .relations = relations,
     .sample = sample,
+    .wild = "-",
     .sample_wild = sample_wild,
     .ref_accepts = ref_accepts,
     .gpu_check = gpu_check,

@@ -54,127 +54,30 @@ static const char *const always[] = {
     "dsa_index_scores:heads=33,dim=160,len=50,kpool=16,pad=2,regime=cancel,seed=0x55",
     "dsa_index_scores:heads=257,dim=32,len=9,kpool=3,regime=low_bits,seed=0x56", NULL};
 
-static struct dsa_keys keys_of(const struct case_line *c)
-{
-    return (struct dsa_keys){.len = case_u32(c, "len"),
-                             .pad = case_u32(c, "pad"),
-                             .kpool = case_u32(c, "kpool"),
-                             .invalid = (enum dsa_invalid)case_int(c, "invalid"),
-                             .seed = case_seed(c),
-                             .change = case_int(c, "change")};
-}
-
-static struct dsa_extent extent_of(const struct case_line *c)
-{
-    uint32_t len = case_u32(c, "len"), pad = case_u32(c, "pad"), kpool = case_u32(c, "kpool");
-    int64_t pools = case_int(c, "pools");
-    struct dsa_extent e = {.len = len,
-                           .pools = pools >= 0 ? (uint32_t)pools : dsa_pools(len, pad, kpool, true),
-                           .complete = dsa_pools(len, pad, kpool, false),
-                           .np2 = 1};
-    if (e.complete > e.pools) e.complete = e.pools;
-    dsa_extent_close(&e, (enum dsa_geom)case_int(c, "geom"), case_u32(c, "slack"), kpool);
-    return e;
-}
-
-static float scale_of(const struct case_line *c)
-{
-    double scale = case_real(c, "factor") / sqrt((double)case_u32(c, "dim"));
-    return (float)ldexp((float)scale, (int)case_int(c, "fold"));
-}
-
-static void gpu_args(const struct case_line *c, const struct dsa_extent *e,
-                     const struct instance *in, struct gpu_dsa_index_scores *a)
-{
-    *a = (struct gpu_dsa_index_scores){.Q = case_u32(c, "rows"),
-                                       .P = e->scalar_pools,
-                                       .H = case_u32(c, "heads"),
-                                       .D = case_u32(c, "dim"),
-                                       .KP = case_u32(c, "kpool"),
-                                       .S = e->scalar_len,
-                                       .scale = scale_of(c),
-                                       .host_geom = e->given ? e->numbers : NULL};
-    if (in) a->host_pool_indices = instance_data(in, "pool_indices");
-}
-
-static void ref_args(const struct case_line *c, const struct dsa_extent *e,
-                     const struct instance *in, struct ref_dsa_index_scores *g)
-{
-    *g = (struct ref_dsa_index_scores){.Q = case_u32(c, "rows"),
-                                       .P = e->scalar_pools,
-                                       .H = case_u32(c, "heads"),
-                                       .D = case_u32(c, "dim"),
-                                       .KP = case_u32(c, "kpool"),
-                                       .S = e->scalar_len,
-                                       .scale = scale_of(c),
-                                       .geom = e->given ? e->numbers : NULL};
-    if (!in) return;
-    g->q = instance_data(in, "q");
-    g->pool_keys = instance_data(in, "pool_keys");
-    g->weights = instance_data(in, "weights");
-    g->pool_indices = instance_data(in, "pool_indices");
-    g->pool_valid = instance_data(in, "pool_valid");
-    g->valid_keys = instance_data(in, "valid_keys");
-    g->q_pos = instance_data(in, "q_pos");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct dsa_extent e = extent_of(c);
-    struct ref_dsa_index_scores g;
-    ref_args(c, &e, in, &g);
-    return ref_dsa_index_scores_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct dsa_extent e = extent_of(c);
-    struct gpu_dsa_index_scores a;
-    gpu_args(c, &e, in, &a);
-    return gpu_dsa_index_scores_check(&a, report);
-}
-
-static bool add_tensors(const struct case_line *c, struct instance *in, const struct dsa_extent *e)
-{
-    uint64_t rows = case_u32(c, "rows"), heads = case_u32(c, "heads"), dim = case_u32(c, "dim");
-    uint64_t pools = e->scalar_pools, kpool = case_u32(c, "kpool");
-    uint64_t q_shape[] = {rows, heads, dim}, key_shape[] = {pools, dim};
-    uint64_t weight_shape[] = {rows, heads}, slot_shape[] = {pools, kpool}, flag_shape[] = {pools};
-    uint64_t valid_shape[] = {e->scalar_len}, pos_shape[] = {rows};
-    uint64_t out_shape[] = {rows, e->pools}, out_stride[] = {pools, 1};
-    return instance_add(in, "q", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 3, q_shape, "query,head,dim") &&
-           instance_add(in, "pool_keys", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 2, key_shape,
-                        "pool,dim") &&
-           instance_add(in, "weights", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 2, weight_shape,
-                        "query,head") &&
-           instance_add(in, "pool_indices", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 2, slot_shape,
-                        "pool,slot") &&
-           instance_add(in, "pool_valid", DTYPE_U8, ROLE_IN, CONTRACT_ANY, 1, flag_shape, "pool") &&
-           instance_add(in, "valid_keys", DTYPE_U8, ROLE_IN, CONTRACT_ANY, 1, valid_shape,
-                        "token") &&
-           instance_add(in, "q_pos", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 1, pos_shape, "query") &&
-           instance_add_strided(in, "out", DTYPE_F32, ROLE_OUT, CONTRACT_EXACT, 2, out_shape,
-                                out_stride, 0, rows * pools, "query,pool") &&
-           instance_add_strided(in, "valid_cand", DTYPE_U8, ROLE_OUT, CONTRACT_EXACT, 2, out_shape,
-                                out_stride, 0, rows * pools, "query,pool") &&
-           dsa_add_geom(in, e);
-}
+static const struct number numbers[] = {
+    {"Q", "rows"},
+    {"H", "heads"},
+    {"D", "dim"},
+    {"KP", "kpool"},
+    {"pools", "pools < 0 ? ceil(max(len - pad, 0)/kpool) : pools"},
+    {"complete", "min(max(len - pad, 0)/kpool, pools)"},
+    {"slack", "geom.shorter ? slack : 0"},
+    {"S", "len + slack*kpool"},
+    {"P", "pools + slack"},
+    {"scale", "ldexp(factor / sqrt(dim), fold)"},
+    {"ends_of_range", "regime.subnormal || regime.huge || regime.specials"},
+};
 
 /* What a pool's score hangs on besides the key: its last token. The other valid_keys must not
  * matter. */
-static void fill_validity(const struct case_line *c, struct instance *in,
-                          const struct dsa_extent *e)
+static void fill_validity(const struct case_line *c, struct instance *in)
 {
-    struct dsa_keys keys = keys_of(c);
+    struct dsa_keys keys = dsa_keys_of(c);
     int32_t *indices = instance_data(in, "pool_indices");
     uint8_t *pool_valid = instance_data(in, "pool_valid"), *valid = instance_data(in, "valid_keys");
-    poison_fill(indices, DTYPE_I32, (uint64_t)e->scalar_pools * keys.kpool, in->poison);
-    poison_fill(pool_valid, DTYPE_U8, e->scalar_pools, in->poison);
-    poison_fill(valid, DTYPE_U8, e->scalar_len, in->poison);
-    dsa_pool_tables(&keys, e->pools, indices, pool_valid);
-    for (uint64_t pool = 0; pool < e->pools; pool++) {
+    uint32_t pools = case_number_u32(c, "pools");
+    dsa_pool_tables(&keys, pools, indices, pool_valid);
+    for (uint64_t pool = 0; pool < pools; pool++) {
         int32_t last = indices[pool * keys.kpool + keys.kpool - 1];
         bool drop = case_int(c, "drop") && random_u32(keys.seed, STREAM_DROP, pool) % 4 == 0;
         if (last >= 0) valid[last] = !drop;
@@ -204,17 +107,15 @@ static struct field field_of(const struct case_line *c, uint32_t stream, enum fi
     return f;
 }
 
-static void fill_keys(const struct case_line *c, struct instance *in, const struct dsa_extent *e)
+static void fill_keys(const struct case_line *c, struct instance *in)
 {
-    struct dsa_keys keys = keys_of(c);
+    struct dsa_keys keys = dsa_keys_of(c);
     struct field f = field_of(c, STREAM_KEY, FIELD_KEY);
     float *out = instance_data(in, "pool_keys");
-    for (uint64_t pool = 0; pool < e->scalar_pools; pool++) {
+    uint32_t pools = case_number_u32(c, "pools");
+    for (uint64_t pool = 0; pool < pools; pool++) {
         float *row = out + pool * f.cols;
-        if (pool >= e->pools || !is_candidate_of_any(c, in, pool)) {
-            poison_fill(row, DTYPE_F32, f.cols, in->poison);
-            continue;
-        }
+        if (!is_candidate_of_any(c, in, pool)) continue;
         uint64_t first = keys.pad + pool * keys.kpool;
         bool changed = keys.change >= 0 && first + keys.kpool > (uint64_t)keys.change;
         field_row_store(&f, changed ? (UINT64_C(1) << 32) + pool : pool, DTYPE_F32, row);
@@ -254,57 +155,35 @@ static void fill_queries(const struct case_line *c, struct instance *in)
     }
 }
 
-static bool build(const struct case_line *c, struct instance *in)
+static bool fill(const struct case_line *c, struct instance *in)
 {
-    struct dsa_extent e = extent_of(c);
-    if (!add_tensors(c, in, &e)) return false;
     fill_queries(c, in);
-    fill_validity(c, in, &e);
-    fill_keys(c, in, &e);
+    fill_validity(c, in);
+    fill_keys(c, in);
     return true;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct dsa_extent e = extent_of(c);
-    struct gpu_dsa_index_scores a;
-    gpu_args(c, &e, in, &a);
-    a.q = &buffers[instance_index(in, "q")];
-    a.pool_keys = &buffers[instance_index(in, "pool_keys")];
-    a.weights = &buffers[instance_index(in, "weights")];
-    a.pool_indices = &buffers[instance_index(in, "pool_indices")];
-    a.pool_valid = &buffers[instance_index(in, "pool_valid")];
-    a.valid_keys = &buffers[instance_index(in, "valid_keys")];
-    a.q_pos = &buffers[instance_index(in, "q_pos")];
-    a.out = &buffers[instance_index(in, "out")];
-    a.valid_cand = &buffers[instance_index(in, "valid_cand")];
-    a.geom = dsa_geom_buffer(in, &e, buffers);
-    return gpu_dsa_index_scores(&targets[0], &a, report);
-}
-
-/* The oracle fills whole rows of the scalar width; with a vector there is one row, of which only
- * the first pools are owned, so the arrays it fills are as long as they must be. */
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct dsa_extent extent = extent_of(c);
-    struct ref_dsa_index_scores g;
-    ref_args(c, &extent, in, &g);
-    ref_dsa_index_scores(&g, (float *)(void *)e[instance_index(in, "out")].exact,
-                         e[instance_index(in, "valid_cand")].exact);
-}
+static const struct array arrays[] = {
+    {"q", ARRAY_IN},
+    {"pool_keys", ARRAY_POISONED},
+    {"weights", ARRAY_IN},
+    {"pool_indices", ARRAY_POISONED},
+    {"pool_valid", ARRAY_POISONED},
+    {"valid_keys", ARRAY_POISONED},
+    {"q_pos", ARRAY_IN},
+    {"out", ARRAY_EXACT},
+    {"valid_cand", ARRAY_EXACT},
+    {DSA_GEOM("len, pools, complete, 0, 1")},
+};
 
 static uint32_t certify(const struct case_line *c, const struct instance *in, struct expected *e)
 {
-    struct dsa_extent extent = extent_of(c);
-    struct ref_dsa_index_scores g;
-    ref_args(c, &extent, in, &g);
+    struct ref_dsa_index_scores g = {0};
+    int32_t values[ARRAY_VALUES_MAX];
+    step_ref_arguments(c->op->steps, c, in, &g, values);
     if (!expected_alloc_select(e, g.Q, g.P)) return 0;
     ref_dsa_index_scores_bound(&g, e->select_value, e->select_bound);
-    for (uint32_t row = 0; row < g.Q; row++) e->select_n[row] = extent.pools;
+    for (uint32_t row = 0; row < g.Q; row++) e->select_n[row] = case_number_u32(c, "pools");
     return g.Q;
 }
 
@@ -340,91 +219,31 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     if (rng_one_in(r, 8)) case_set_int(c, "change", rng_range(r, 0, len));
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"rows", "heads", "dim", "len", "kpool", "pad", "pools"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        if (rng_one_in(r, 6))
-            case_set_real(c, "factor", dsa_absurd_real(r));
-        else
-            dsa_absurd_param(c, r, keys, 7);
-    }
-}
-
-/* Tokens after the position of a row: pools they belong to are no candidates of it. */
-static bool edit_later(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    uint32_t row = (uint32_t)rng_range(r, 0, case_int(base, "rows") - 1);
-    int64_t pos = dsa_row_item(base, "pos", row, case_int(base, "len") - 1);
-    if (case_int(base, "change") >= 0 || pos < -1 || pos + 1 >= case_int(base, "len")) return false;
-    case_set_int(changed, "change", pos + 1);
-    return true;
-}
-
-static int64_t row_before_change(const struct case_line *base, const struct case_line *changed,
-                                 int64_t row)
-{
-    int64_t pos = dsa_row_item(base, "pos", (uint32_t)row, case_int(base, "len") - 1);
-    return pos < case_int(changed, "change") ? row : -1;
-}
-
-static bool ends_of_range(const struct case_line *c)
-{
-    return case_enum_is(c, "regime", "subnormal") || case_enum_is(c, "regime", "huge") ||
-           case_enum_is(c, "regime", "specials");
-}
-
-static bool edit_double(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (ends_of_range(base)) return false;
-    case_set_int(changed, "double", 1);
-    return true;
-}
-
-static bool edit_fold(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (ends_of_range(base)) return false;
-    case_set_int(changed, "fold", rng_one_in(r, 2) ? 3 : -2);
-    return true;
-}
-
-enum { RELATION_DOUBLE = 3 };
-
 static const struct relation relations[] = {
-    {"rows-reversed", RELATION_SAME_BITS, dsa_edit_reversed, dsa_row_reversed},
-    {"row-alone", RELATION_SAME_BITS, dsa_edit_alone, dsa_row_alone},
-    {"later-tokens-changed", RELATION_SAME_BITS, edit_later, row_before_change},
-    {"queries-doubled", RELATION_DOUBLED, edit_double, NULL},
-    {"scale-folded", RELATION_SAME_BITS, edit_fold, NULL},
-    {"geometry-dropped", RELATION_SAME_BITS, dsa_edit_no_geom, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static bool covers(const struct relation *relation, const struct tensor *output)
-{
-    return relation != &relations[RELATION_DOUBLE] || output->dtype == DTYPE_F32;
-}
-
-static const char *const modules[] = {"dsa_indexer", NULL};
+    {DSA_ROWS_REVERSED},
+    {DSA_ROW_ALONE},
+    /* Pools that later tokens belong to are no candidates of the row. */
+    {DSA_LATER_TOKENS_CHANGED},
+    {"queries-doubled", RELATION_DOUBLED, "!ends_of_range", "double = 1", .outputs = "out"},
+    {"scale-folded", RELATION_SAME_BITS, "!ends_of_range", "fold = one_in(2) ? 3 : -2"},
+    {DSA_GEOMETRY_DROPPED},
+    {0}};
 
 const struct op op_dsa_index_scores = {
     .name = "dsa_index_scores",
-    .modules = modules,
+    .modules = (const char *const[]){"dsa_indexer", NULL},
     .family = "dsa",
     .summary = "scores of pools for each query, in canonical arithmetic",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
     .presets = presets,
     .always = always,
     .relations = relations,
-    .relation_covers = covers,
+    .wild = "rows heads dim len kpool pad pools factor",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
+    .steps = (const struct step[]){{&interface_dsa_index_scores}, {0}},
+    .fill = fill,
     .certify = certify,
 };

@@ -43,103 +43,28 @@ static const char *const always[] = {
     "dsa_kpool_compress:len=3,dim=32,kpool=4,seed=0x55",
     "dsa_kpool_compress:len=9,dim=32,kpool=4,pad=9,first=0,invalid=all,seed=0x56", NULL};
 
-static int64_t first_key(const struct case_line *c)
-{
-    int64_t first = case_int(c, "first");
-    return first != -1 ? first : case_int(c, "pad");
-}
+static const struct number numbers[] = {
+    {"first_key", "first == -1 ? pad : first"},
+    {"pools", "pools < 0 ? ceil(max(len - first_key, 0)/kpool) : pools"},
+    {"complete", "min(max(len - first_key, 0)/kpool, pools)"},
+    {"slack", "geom.shorter ? slack : 0"},
+    {"S", "len + slack*kpool"},
+    {"P", "pools + slack"},
+    {"D", "dim"},
+    {"KP", "kpool"},
+    {"block_size", "block"},
+};
 
-static struct dsa_keys keys_of(const struct case_line *c)
+static bool fill_ape(const struct filling *f)
 {
-    return (struct dsa_keys){.len = case_u32(c, "len"),
-                             .pad = case_u32(c, "pad"),
-                             .kpool = case_u32(c, "kpool"),
-                             .invalid = (enum dsa_invalid)case_int(c, "invalid"),
-                             .seed = case_seed(c),
-                             .change = case_int(c, "change")};
-}
-
-static struct dsa_extent extent_of(const struct case_line *c)
-{
-    uint32_t len = case_u32(c, "len"), kpool = case_u32(c, "kpool");
-    int64_t pools = case_int(c, "pools"), first = first_key(c);
-    struct dsa_extent e = {.len = len,
-                           .pools =
-                               pools >= 0 ? (uint32_t)pools : dsa_pools(len, first, kpool, true),
-                           .complete = dsa_pools(len, first, kpool, false),
-                           .np2 = 1};
-    if (e.complete > e.pools) e.complete = e.pools;
-    dsa_extent_close(&e, (enum dsa_geom)case_int(c, "geom"), case_u32(c, "slack"), kpool);
-    return e;
-}
-
-static void gpu_args(const struct case_line *c, const struct dsa_extent *e,
-                     struct gpu_dsa_kpool_compress *a)
-{
-    *a = (struct gpu_dsa_kpool_compress){.pools = e->scalar_pools,
-                                         .S = e->scalar_len,
-                                         .D = case_u32(c, "dim"),
-                                         .KP = case_u32(c, "kpool"),
-                                         .block_size = case_u32(c, "block"),
-                                         .first_key = (int32_t)first_key(c),
-                                         .host_geom = e->given ? e->numbers : NULL};
-}
-
-static void ref_args(const struct case_line *c, const struct dsa_extent *e,
-                     const struct instance *in, struct ref_dsa_kpool_compress *g)
-{
-    *g = (struct ref_dsa_kpool_compress){.pools = e->scalar_pools,
-                                         .S = e->scalar_len,
-                                         .D = case_u32(c, "dim"),
-                                         .KP = case_u32(c, "kpool"),
-                                         .block_size = case_u32(c, "block"),
-                                         .first_key = (int32_t)first_key(c),
-                                         .geom = e->given ? e->numbers : NULL};
-    if (!in) return;
-    g->k = instance_data(in, "k");
-    g->gate = instance_data(in, "gate");
-    g->valid = instance_data(in, "valid");
-    g->ape = instance_data(in, "ape");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct dsa_extent e = extent_of(c);
-    struct ref_dsa_kpool_compress g;
-    ref_args(c, &e, in, &g);
-    return ref_dsa_kpool_compress_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct dsa_extent e = extent_of(c);
-    struct gpu_dsa_kpool_compress a;
-    gpu_args(c, &e, &a);
-    return gpu_dsa_kpool_compress_check(&a, report);
-}
-
-/* Outputs are only the pools the geometry counts; slack pools are allocated and not owned. */
-static bool add_tensors(struct instance *in, const struct dsa_extent *e, uint32_t dim,
-                        uint32_t kpool)
-{
-    uint64_t key_shape[] = {e->scalar_len, dim}, valid_shape[] = {e->scalar_len};
-    uint64_t ape_shape[] = {kpool, dim}, pool_shape[] = {e->pools, dim};
-    uint64_t slot_shape[] = {e->pools, kpool}, flag_shape[] = {e->pools};
-    uint64_t pool_stride[] = {dim, 1}, slot_stride[] = {kpool, 1}, flag_stride[] = {1};
-    return instance_add(in, "k", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 2, key_shape, "token,dim") &&
-           instance_add(in, "gate", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 2, key_shape, "token,dim") &&
-           instance_add(in, "valid", DTYPE_U8, ROLE_IN, CONTRACT_ANY, 1, valid_shape, "token") &&
-           instance_add(in, "ape", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 2, ape_shape, "slot,dim") &&
-           instance_add_strided(in, "pool_keys", DTYPE_F32, ROLE_OUT, CONTRACT_BOUND, 2, pool_shape,
-                                pool_stride, 0, (uint64_t)e->scalar_pools * dim, "pool,dim") &&
-           instance_add_strided(in, "pool_indices", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2,
-                                slot_shape, slot_stride, 0, (uint64_t)e->scalar_pools * kpool,
-                                "pool,slot") &&
-           instance_add_strided(in, "pool_valid", DTYPE_U8, ROLE_OUT, CONTRACT_EXACT, 1, flag_shape,
-                                flag_stride, 0, e->scalar_pools, "pool") &&
-           dsa_add_geom(in, e);
+    bool exact = dsa_regime(f->c, "regime") == REGIME_EXACT_INT;
+    uint64_t dim = f->t->shape[1];
+    struct field ape = field_make(case_seed(f->c), f->stream, FIELD_QUERY,
+                                  exact ? REGIME_EXACT_INT : REGIME_NORMAL, DTYPE_F32,
+                                  (uint32_t)dim);
+    for (uint64_t s = 0; s < f->t->shape[0]; s++)
+        dsa_store_scaled(&ape, exact ? 0 : s, -1, DTYPE_F32, f->t->data + 4 * s * dim);
+    return true;
 }
 
 /* cancel: neighbouring tokens are opposite but for a small remainder. */
@@ -152,9 +77,10 @@ static void cancelling_row(const struct field *f, uint64_t row, uint16_t *out)
         out[d] = ref_bf16_from_f32((float)((row % 2 ? -16 : 16) * pair[d] + own[d] * 0x1p-5));
 }
 
-static void fill_keys(const struct case_line *c, struct instance *in, const struct dsa_extent *e)
+/* k, gate and valid. */
+static bool fill(const struct case_line *c, struct instance *in)
 {
-    struct dsa_keys keys = keys_of(c);
+    struct dsa_keys keys = dsa_keys_of(c);
     uint32_t dim = case_u32(c, "dim");
     uint16_t *k = instance_data(in, "k"), *gate = instance_data(in, "gate");
     uint8_t *valid = instance_data(in, "valid");
@@ -166,8 +92,9 @@ static void fill_keys(const struct case_line *c, struct instance *in, const stru
     /* Where the case says so even the gates hold NaN and infinities. */
     if (regime == REGIME_SPECIALS) gf.kind = FIELD_KEY;
     int exponent = (int)case_int(c, "double");
-    uint64_t reach = (uint64_t)first_key(c) + (uint64_t)e->pools * keys.kpool;
-    for (uint64_t t = 0; t < e->scalar_len; t++) {
+    uint64_t reach = (uint64_t)case_number(c, "first_key + pools*kpool");
+    uint64_t scalar_len = instance_find(in, "valid")->elems;
+    for (uint64_t t = 0; t < scalar_len; t++) {
         uint16_t *k_row = k + t * dim, *gate_row = gate + t * dim;
         /* Tokens past the length or past the last pool are nobody's, valid or not. */
         if (t >= keys.len || t >= reach) {
@@ -188,40 +115,20 @@ static void fill_keys(const struct case_line *c, struct instance *in, const stru
         /* exact_int: one gate for all tokens, so that every weight is the same. */
         dsa_store_scaled(&gf, exact ? 0 : row, 0, DTYPE_BF16, gate_row);
     }
-}
-
-static bool build(const struct case_line *c, struct instance *in)
-{
-    struct dsa_extent e = extent_of(c);
-    uint32_t dim = case_u32(c, "dim"), kpool = case_u32(c, "kpool");
-    if (!add_tensors(in, &e, dim, kpool)) return false;
-    bool exact = dsa_regime(c, "regime") == REGIME_EXACT_INT;
-    enum regime regime = exact ? REGIME_EXACT_INT : REGIME_NORMAL;
-    struct field ape = field_make(case_seed(c), STREAM_APE, FIELD_QUERY, regime, DTYPE_F32, dim);
-    float *out = instance_data(in, "ape");
-    for (uint32_t s = 0; s < kpool; s++)
-        dsa_store_scaled(&ape, exact ? 0 : s, -1, DTYPE_F32, out + (uint64_t)s * dim);
-    fill_keys(c, in, &e);
     return true;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct dsa_extent e = extent_of(c);
-    struct gpu_dsa_kpool_compress a;
-    gpu_args(c, &e, &a);
-    a.k = &buffers[instance_index(in, "k")];
-    a.gate = &buffers[instance_index(in, "gate")];
-    a.valid = &buffers[instance_index(in, "valid")];
-    a.ape = &buffers[instance_index(in, "ape")];
-    a.pool_keys = &buffers[instance_index(in, "pool_keys")];
-    a.pool_indices = &buffers[instance_index(in, "pool_indices")];
-    a.pool_valid = &buffers[instance_index(in, "pool_valid")];
-    a.geom = dsa_geom_buffer(in, &e, buffers);
-    return gpu_dsa_kpool_compress(&targets[0], &a, report);
-}
+/* Outputs are only the pools the geometry counts; slack pools are allocated and not owned. */
+static const struct array arrays[] = {
+    {"k", ARRAY_IN},
+    {"gate", ARRAY_IN},
+    {"valid", ARRAY_IN},
+    {"ape", ARRAY_IN, fill_ape, STREAM_APE},
+    {"pool_keys", ARRAY_BOUND},
+    {"pool_indices", ARRAY_EXACT},
+    {"pool_valid", ARRAY_EXACT},
+    {DSA_GEOM("len, pools, complete, 0, 1")},
+};
 
 /* exact_int: all weights of a pool are equal, the keys are small integers. With a power of two of
  * valid slots every weight, product, sum and quotient is exact, so the bound is 0. */
@@ -236,12 +143,13 @@ static void oracle(const struct case_line *c, const struct instance *in,
                    const struct ref_error_model *model, const uint8_t *const *got,
                    struct expected *e)
 {
-    struct dsa_extent extent = extent_of(c);
-    struct ref_dsa_kpool_compress g;
+    struct ref_dsa_kpool_compress g = {0};
+    int32_t values[ARRAY_VALUES_MAX];
     struct expected *keys = &e[instance_index(in, "pool_keys")];
     int32_t *indices = (int32_t *)(void *)e[instance_index(in, "pool_indices")].exact;
-    ref_args(c, &extent, in, &g);
-    g.pools = extent.pools; /* the scalar sizes the grid; the vector says which pools there are */
+    step_ref_arguments(c->op->steps, c, in, &g, values);
+    /* The scalar sizes the grid; the vector says which pools there are. */
+    g.pools = case_number_u32(c, "pools");
     ref_dsa_kpool_compress(&g, model, keys->value, keys->bound, indices,
                            e[instance_index(in, "pool_valid")].exact);
     if (dsa_regime(c, "regime") != REGIME_EXACT_INT) return;
@@ -273,103 +181,40 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     if (rng_one_in(r, 6)) case_set_int(c, "change", rng_range(r, 0, len));
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"len", "dim", "kpool", "pad", "pools", "block"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        if (rng_one_in(r, 5))
-            case_set_int(c, "first", rng_range(r, -3, case_int(c, "len") + 3));
-        else
-            dsa_absurd_param(c, r, keys, 6);
-    }
-}
-
-/* Pools that end before `change` have none of the changed tokens. */
-static bool edit_later(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    struct dsa_extent e = extent_of(base);
-    if (e.pools < 2 || case_int(base, "change") >= 0) return false;
-    case_set_int(changed, "change",
-                 first_key(base) + rng_range(r, 1, e.pools - 1) * case_int(base, "kpool"));
-    return true;
-}
-
-static int64_t row_before_change(const struct case_line *base, const struct case_line *changed,
-                                 int64_t pool)
-{
-    int64_t end = first_key(base) + (pool + 1) * case_int(base, "kpool");
-    return end <= case_int(changed, "change") ? pool : -1;
-}
-
-static bool edit_cut(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    struct dsa_extent e = extent_of(base);
-    if (e.pools < 2) return false;
-    case_set_int(changed, "pools", rng_range(r, 1, e.pools - 1));
-    return true;
-}
-
-/* Padding is skipped, not pooled: the same tokens behind more padding give the same keys. */
-static bool edit_pad(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    uint32_t more = (uint32_t)rng_range(r, 1, 7);
-    if (case_int(base, "first") != -1 || case_int(base, "change") >= 0) return false;
-    case_set_int(changed, "pad", case_int(base, "pad") + more);
-    case_set_int(changed, "len", case_int(base, "len") + more);
-    return true;
-}
-
-static bool edit_double(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    /* Below the normal range doubling is not exact on the way; cancel builds its own rows. */
-    if (case_enum_is(base, "regime", "subnormal") || case_enum_is(base, "regime", "cancel"))
-        return false;
-    case_set_int(changed, "double", 1);
-    return true;
-}
-
-enum { RELATION_PAD = 2, RELATION_DOUBLE = 3 };
-
 static const struct relation relations[] = {
-    {"later-tokens-changed", RELATION_SAME_BITS, edit_later, row_before_change},
-    {"pools-cut", RELATION_SAME_BITS, edit_cut, NULL},
-    {"padding-added", RELATION_SAME_BITS, edit_pad, NULL},
-    {"keys-doubled", RELATION_DOUBLED, edit_double, NULL},
-    {"geometry-dropped", RELATION_SAME_BITS, dsa_edit_no_geom, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static bool covers(const struct relation *relation, const struct tensor *output)
-{
-    bool keys = !strcmp(output->name, "pool_keys");
-    if (relation == &relations[RELATION_DOUBLE]) return keys;
-    if (relation == &relations[RELATION_PAD]) return strcmp(output->name, "pool_indices") != 0;
-    return true;
-}
-
-static const char *const modules[] = {"dsa_indexer", NULL};
+    /* Pools that end before `change` have none of the changed tokens. */
+    {"later-tokens-changed", RELATION_SAME_BITS, "change < 0 && pools >= 2",
+     "change = first_key + draw(1, pools - 1)*kpool",
+     "first_key + (row + 1)*kpool <= new.change ? row : -1"},
+    {"pools-cut", RELATION_SAME_BITS, "pools >= 2", "pools = draw(1, pools - 1)"},
+    /* Padding is skipped, not pooled: the same tokens behind more padding give the same keys. */
+    {"padding-added", RELATION_SAME_BITS, "first == -1 && change < 0",
+     "pad = pad + draw(1, 7), len = len + new.pad - pad", .outputs = "pool_keys, pool_valid"},
+    /* Below the normal range doubling is not exact on the way; cancel builds its own rows. */
+    {"keys-doubled", RELATION_DOUBLED, "!regime.subnormal && !regime.cancel", "double = 1",
+     .outputs = "pool_keys"},
+    {DSA_GEOMETRY_DROPPED},
+    {0}};
 
 /* What the kernel declares: logits rounded once, weights to 1 ulp, one division, no rescales. */
 static const struct ref_error_model model = {.exp_ulp = 1.0, .div_ulp = 0.5, .mma_k = 16};
 
 const struct op op_dsa_kpool = {
     .name = "dsa_kpool_compress",
-    .modules = modules,
+    .modules = (const char *const[]){"dsa_indexer", NULL},
     .family = "dsa",
     .summary = "pools of keys under a softmax gate",
     .contract = CONTRACT_BOUND,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
     .presets = presets,
     .always = always,
-    .model = &model,
     .relations = relations,
-    .relation_covers = covers,
+    .wild = "len dim kpool pad first pools block",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
+    .steps = (const struct step[]){{&interface_dsa_kpool_compress}, {0}},
+    .model = &model,
+    .fill = fill,
     .oracle = oracle,
 };

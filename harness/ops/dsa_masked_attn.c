@@ -53,71 +53,24 @@ static const char *const always[] = {
     "dsa_mla_masked_attn:rows=2,len=65,qdim=33,vdim=1,round=1,regime=cancel,seed=0x55",
     "dsa_mla_masked_attn:rows=2,len=0,seed=0x56", NULL};
 
-static float scale_of(const struct case_line *c)
-{
-    return (float)ldexp(case_real(c, "scale"), (int)case_int(c, "fold"));
-}
-
-static void gpu_args(const struct case_line *c, struct gpu_dsa_mla_masked_attn *a)
-{
-    *a = (struct gpu_dsa_mla_masked_attn){.Q = case_u32(c, "rows"),
-                                          .S = case_u32(c, "len"),
-                                          .H = case_u32(c, "heads"),
-                                          .qd = case_u32(c, "qdim"),
-                                          .vd = case_u32(c, "vdim"),
-                                          .scale = scale_of(c),
-                                          .round_scores_bf16 = (int32_t)case_int(c, "round")};
-}
-
-static void ref_args(const struct case_line *c, const struct instance *in,
-                     struct ref_dsa_mla_masked_attn *g)
-{
-    *g = (struct ref_dsa_mla_masked_attn){.Q = case_u32(c, "rows"),
-                                          .S = case_u32(c, "len"),
-                                          .H = case_u32(c, "heads"),
-                                          .qd = case_u32(c, "qdim"),
-                                          .vd = case_u32(c, "vdim"),
-                                          .scale = scale_of(c),
-                                          .round_scores_bf16 = (int32_t)case_int(c, "round")};
-    if (!in) return;
-    g->q = instance_data(in, "q");
-    g->k = instance_data(in, "k");
-    g->v = instance_data(in, "v");
-    g->mask = instance_data(in, "mask");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_dsa_mla_masked_attn g;
-    ref_args(c, in, &g);
-    return ref_dsa_mla_masked_attn_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_dsa_mla_masked_attn a;
-    gpu_args(c, &a);
-    return gpu_dsa_mla_masked_attn_check(&a, report);
-}
-
-struct build {
-    const struct case_line *c;
-    struct instance *in;
-    struct field q, k, v;
-    uint32_t rows, len, heads;
-    uint8_t *mask;
+static const struct number numbers[] = {
+    {"Q", "rows"},
+    {"S", "len"},
+    {"H", "heads"},
+    {"qd", "qdim"},
+    {"vd", "vdim"},
+    {"scale", "ldexp(scale, fold)"},
+    {"round_scores_bf16", "round"},
 };
 
-static void fill_mask_row(const struct build *b, uint64_t key, uint8_t *row)
+static void fill_mask_row(const struct case_line *c, uint64_t key, uint8_t *row)
 {
-    struct rng r = {case_seed(b->c), STREAM_MASK, key << 32};
-    uint32_t len = b->len, count = case_u32(b->c, "count");
+    struct rng r = {case_seed(c), STREAM_MASK, key << 32};
+    uint32_t len = case_u32(c, "len"), count = case_u32(c, "count");
     uint32_t start = (uint32_t)rng_range(&r, 0, len - 1), end = (uint32_t)rng_range(&r, start, len);
     uint32_t left = count && count < len ? count : (len + 1) / 2;
     for (uint32_t s = 0; s < len; s++) {
-        switch ((enum mask)case_int(b->c, "mask")) {
+        switch ((enum mask)case_int(c, "mask")) {
         case MASK_RANDOM: /* exactly `left` of the tokens that are left, each as likely */
             row[s] = rng_range(&r, 1, len - s) <= left;
             left -= row[s];
@@ -142,6 +95,20 @@ static void fill_mask_row(const struct build *b, uint64_t key, uint8_t *row)
     }
 }
 
+static bool fill_mask(const struct filling *f)
+{
+    uint64_t len = f->t->shape[1];
+    for (uint64_t row = 0; len && row < f->t->shape[0]; row++)
+        fill_mask_row(f->c, dsa_row_key(f->c, (uint32_t)row), f->t->data + row * len);
+    return true;
+}
+
+static struct field field_of(const struct filling *f, enum field_kind kind)
+{
+    return field_make(case_seed(f->c), f->stream, kind, dsa_regime(f->c, "regime"), DTYPE_BF16,
+                      (uint32_t)f->t->shape[2]);
+}
+
 static void store_exact(const struct field *f, uint64_t row, bool query, uint16_t *out)
 {
     double value[COLUMNS_MAX];
@@ -149,91 +116,67 @@ static void store_exact(const struct field *f, uint64_t row, bool query, uint16_
     for (uint32_t d = 0; d < f->cols; d++) out[d] = ref_bf16_from_f32((float)value[d]);
 }
 
-static void fill_queries(struct build *b)
+static bool fill_queries(const struct filling *f)
 {
-    uint16_t *q = instance_data(b->in, "q");
-    for (uint32_t row = 0; row < b->rows; row++) {
-        for (uint32_t h = 0; h < b->heads; h++) {
-            uint64_t key = (uint64_t)dsa_row_key(b->c, row) * b->heads + h;
-            uint16_t *out = q + ((uint64_t)row * b->heads + h) * b->q.cols;
-            if (b->q.regime == REGIME_EXACT_INT)
-                store_exact(&b->q, key, true, out);
-            else
-                dsa_store_scaled(&b->q, key, -(int)case_int(b->c, "fold"), DTYPE_BF16, out);
-        }
-    }
-}
-
-/* Tokens that no row attends hold poison. */
-static void fill_token(struct build *b, uint32_t token)
-{
-    bool attended = false;
-    for (uint32_t row = 0; row < b->rows; row++)
-        attended |= b->mask[(uint64_t)row * b->len + token];
-    for (uint32_t h = 0; h < b->heads; h++) {
-        /* Where an infinity is attended little can be judged: head 0 has none. */
-        bool plain = h == 0 && b->k.regime == REGIME_SPECIALS;
-        struct field k_field = b->k, v_field = b->v;
-        if (plain) k_field.regime = v_field.regime = REGIME_NORMAL;
-        uint64_t key = (uint64_t)token * b->heads + h;
-        uint16_t *k = (uint16_t *)instance_data(b->in, "k") + key * b->k.cols;
-        uint16_t *v = (uint16_t *)instance_data(b->in, "v") + key * b->v.cols;
-        if (!attended) {
-            poison_fill(k, DTYPE_BF16, b->k.cols, b->in->poison);
-            poison_fill(v, DTYPE_BF16, b->v.cols, b->in->poison);
-            continue;
-        }
-        if (b->k.regime == REGIME_EXACT_INT)
-            store_exact(&b->k, key, false, k);
+    struct field q = field_of(f, FIELD_QUERY);
+    uint64_t rows = f->t->shape[0], heads = f->t->shape[1];
+    for (uint64_t at = 0; at < rows * heads; at++) {
+        uint64_t key = dsa_row_key(f->c, (uint32_t)(at / heads)) * heads + at % heads;
+        uint16_t *out = (uint16_t *)(void *)f->t->data + at * q.cols;
+        if (q.regime == REGIME_EXACT_INT)
+            store_exact(&q, key, true, out);
         else
-            field_row_store(&k_field, key, DTYPE_BF16, k);
-        dsa_store_scaled(&v_field, key, (int)case_int(b->c, "double"), DTYPE_BF16, v);
+            dsa_store_scaled(&q, key, -(int)case_int(f->c, "fold"), DTYPE_BF16, out);
     }
-}
-
-static bool build(const struct case_line *c, struct instance *in)
-{
-    struct build b = {.c = c,
-                      .in = in,
-                      .rows = case_u32(c, "rows"),
-                      .len = case_u32(c, "len"),
-                      .heads = case_u32(c, "heads")};
-    enum regime regime = dsa_regime(c, "regime");
-    uint64_t seed = case_seed(c), qdim = case_u32(c, "qdim"), vdim = case_u32(c, "vdim");
-    uint64_t q_shape[] = {b.rows, b.heads, qdim}, k_shape[] = {b.len, b.heads, qdim};
-    uint64_t v_shape[] = {b.len, b.heads, vdim}, mask_shape[] = {b.rows, b.len};
-    uint64_t out_shape[] = {b.rows, b.heads, vdim};
-    b.q = field_make(seed, STREAM_Q, FIELD_QUERY, regime, DTYPE_BF16, (uint32_t)qdim);
-    b.k = field_make(seed, STREAM_K, FIELD_KEY, regime, DTYPE_BF16, (uint32_t)qdim);
-    b.v = field_make(seed, STREAM_V, FIELD_VALUE, regime, DTYPE_BF16, (uint32_t)vdim);
-    if (!instance_add(in, "q", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 3, q_shape, "query,head,dim") ||
-        !instance_add(in, "k", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 3, k_shape, "token,head,dim") ||
-        !instance_add(in, "v", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 3, v_shape, "token,head,dim") ||
-        !instance_add(in, "mask", DTYPE_U8, ROLE_IN, CONTRACT_ANY, 2, mask_shape, "query,token") ||
-        !instance_add(in, "out", DTYPE_F32, ROLE_OUT, CONTRACT_BOUND, 3, out_shape,
-                      "query,head,dim"))
-        return false;
-    b.mask = instance_data(in, "mask");
-    for (uint32_t row = 0; row < b.rows && b.len; row++)
-        fill_mask_row(&b, dsa_row_key(c, row), b.mask + (uint64_t)row * b.len);
-    fill_queries(&b);
-    for (uint32_t token = 0; token < b.len; token++) fill_token(&b, token);
     return true;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
+static bool is_attended(const struct filling *f, uint64_t token)
 {
-    struct gpu_dsa_mla_masked_attn a;
-    gpu_args(c, &a);
-    a.q = &buffers[instance_index(in, "q")];
-    a.k = &buffers[instance_index(in, "k")];
-    a.v = &buffers[instance_index(in, "v")];
-    a.mask = &buffers[instance_index(in, "mask")];
-    a.out = &buffers[instance_index(in, "out")];
-    return gpu_dsa_mla_masked_attn(&targets[0], &a, report);
+    const struct tensor *mask = instance_find(f->in, "mask");
+    bool attended = false;
+    for (uint64_t row = 0; row < mask->shape[0]; row++)
+        attended |= mask->data[row * mask->shape[1] + token];
+    return attended;
 }
+
+/* Keys or values; tokens that no row attends hold poison. */
+static bool fill_tokens(const struct filling *f)
+{
+    bool keys = f->stream == STREAM_K;
+    struct field field = field_of(f, keys ? FIELD_KEY : FIELD_VALUE), plain = field;
+    uint64_t heads = f->t->shape[1];
+    int exponent = keys ? 0 : (int)case_int(f->c, "double");
+    plain.regime = REGIME_NORMAL;
+    for (uint64_t at = 0; at < f->t->shape[0] * heads; at++) {
+        uint16_t *out = (uint16_t *)(void *)f->t->data + at * field.cols;
+        /* Where an infinity is attended little can be judged: head 0 has none. */
+        bool tame = field.regime == REGIME_SPECIALS && at % heads == 0;
+        if (!is_attended(f, at / heads))
+            poison_fill(out, DTYPE_BF16, field.cols, f->in->poison);
+        else if (keys && field.regime == REGIME_EXACT_INT)
+            store_exact(&field, at, false, out);
+        else
+            dsa_store_scaled(tame ? &plain : &field, at, exponent, DTYPE_BF16, out);
+    }
+    return true;
+}
+
+static bool fill(const struct case_line *c, struct instance *in)
+{
+    struct tensor *k = &in->tensors[instance_index(in, "k")];
+    struct tensor *v = &in->tensors[instance_index(in, "v")];
+    return fill_tokens(&(struct filling){c, in, k, STREAM_K}) &&
+           fill_tokens(&(struct filling){c, in, v, STREAM_V});
+}
+
+static const struct array arrays[] = {
+    {"q", ARRAY_IN, fill_queries, STREAM_Q},
+    {"k", ARRAY_IN},
+    {"v", ARRAY_IN},
+    {"mask", ARRAY_IN, fill_mask},
+    {"out", ARRAY_BOUND},
+};
 
 /* In exact_int every weight is 1 and every sum of values exact; with a power of two of tokens the
  * quotient is exact too, so the bound is 0. */
@@ -244,21 +187,18 @@ static bool exactly_computable(const uint8_t *mask, uint32_t len)
     return (n & (n - 1)) == 0;
 }
 
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
+static void sharpen(const struct case_line *c, const struct instance *in, struct expected *e)
 {
-    struct ref_dsa_mla_masked_attn g;
-    struct expected *out = &e[instance_index(in, "out")];
-    ref_args(c, in, &g);
-    ref_dsa_mla_masked_attn(&g, model, out->value, out->bound);
+    const struct tensor *out = instance_find(in, "out"), *mask = instance_find(in, "mask");
+    double *bound = e[instance_index(in, "out")].bound;
+    uint64_t elems = out->stride[0];
     if (dsa_regime(c, "regime") != REGIME_EXACT_INT) return;
-    for (uint32_t row = 0; row < g.Q; row++) {
-        uint64_t elems = (uint64_t)g.H * g.vd;
-        if (!exactly_computable(g.mask + (uint64_t)row * g.S, g.S)) continue;
+    for (uint64_t row = 0; row < out->shape[0]; row++) {
+        if (!exactly_computable(mask->data + row * mask->shape[1], (uint32_t)mask->shape[1]))
+            continue;
         /* Scores overflow under an absurd scale: the oracle then bounds nothing. */
         for (uint64_t i = row * elems; i < (row + 1) * elems; i++) {
-            if (isfinite(out->bound[i])) out->bound[i] = 0;
+            if (isfinite(bound[i])) bound[i] = 0;
         }
     }
 }
@@ -286,65 +226,35 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     }
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"rows", "heads", "len"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        if (rng_one_in(r, 4))
-            case_set_real(c, "scale", dsa_absurd_real(r));
-        else
-            dsa_absurd_param(c, r, keys, 3);
-        if (rng_one_in(r, 4)) case_set_int(c, "len", 12288 + rng_range(r, -1, 1));
-    }
-}
-
-static bool edit_double(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    /* Below the normal range doubling is not exact on the way. */
-    if (case_enum_is(base, "regime", "subnormal")) return false;
-    case_set_int(changed, "double", 1);
-    return true;
-}
-
-static bool edit_fold(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    /* exact_int has queries of its own. */
-    if (case_enum_is(base, "regime", "subnormal") || case_enum_is(base, "regime", "exact_int"))
-        return false;
-    case_set_int(changed, "fold", rng_one_in(r, 2) ? 3 : -2);
-    return true;
-}
-
 static const struct relation relations[] = {
-    {"rows-reversed", RELATION_SAME_BITS, dsa_edit_reversed, dsa_row_reversed},
-    {"row-alone", RELATION_SAME_BITS, dsa_edit_alone, dsa_row_alone},
-    {"values-doubled", RELATION_DOUBLED, edit_double, NULL},
-    {"scale-folded", RELATION_SAME_BITS, edit_fold, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"dsa_indexer", NULL};
+    {DSA_ROWS_REVERSED},
+    {DSA_ROW_ALONE},
+    /* Below the normal range doubling is not exact on the way. */
+    {"values-doubled", RELATION_DOUBLED, "!regime.subnormal", "double = 1"},
+    /* exact_int has queries of its own. */
+    {"scale-folded", RELATION_SAME_BITS, "!regime.subnormal && !regime.exact_int",
+     "fold = one_in(2) ? 3 : -2"},
+    {0}};
 
 /* What the kernel declares: weights to 1 ulp, one division, no rescales. */
 static const struct ref_error_model model = {.exp_ulp = 1.0, .div_ulp = 0.5, .mma_k = 16};
 
 const struct op op_dsa_masked_attn = {
     .name = "dsa_mla_masked_attn",
-    .modules = modules,
+    .modules = (const char *const[]){"dsa_indexer", NULL},
     .family = "dsa",
     .summary = "dense attention under a mask, the device-side oracle",
     .contract = CONTRACT_BOUND,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
     .presets = presets,
     .always = always,
-    .model = &model,
     .relations = relations,
+    .wild = "rows heads len scale",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
+    .steps = (const struct step[]){{&interface_dsa_mla_masked_attn}, {0}},
+    .model = &model,
+    .fill = fill,
+    .sharpen = sharpen,
 };

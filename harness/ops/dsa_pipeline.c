@@ -315,19 +315,18 @@ enum {
 };
 
 static const struct relation relations[] = {
-    [RELATION_REVERSED] = {"rows-reversed", RELATION_SAME_BITS, dsa_edit_reversed,
-                           dsa_row_reversed},
-    [RELATION_ALONE] = {"row-alone", RELATION_SAME_BITS, dsa_edit_alone, dsa_row_alone},
-    [RELATION_LATER] = {"later-tokens-changed", RELATION_SAME_BITS, edit_later, row_before_change},
-    [RELATION_SINGLE] = {"single-row-pass", RELATION_SAME_BITS, edit_single, dsa_row_alone},
-    [RELATION_LONGER] = {"context-grown", RELATION_SAME_BITS, edit_longer, row_inside},
-    [RELATION_KEYS] = {"key-layout-changed", RELATION_SAME_BITS, edit_keys, NULL},
-    [RELATION_PAGES] = {"pages-permuted", RELATION_SAME_BITS, edit_pages, NULL},
-    [RELATION_BLOCK] = {"block-size-changed", RELATION_SAME_BITS, edit_block, NULL},
-    [RELATION_SPLIT] = {"kv-split", RELATION_SAME_BITS, edit_split, NULL},
-    [RELATION_VSCALE] = {"v-scale-doubled", RELATION_DOUBLED, edit_vscale, NULL},
-    [RELATION_GEOM] = {"geometry-dropped", RELATION_SAME_BITS, dsa_edit_no_geom, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
+    [RELATION_REVERSED] = {"rows-reversed", RELATION_SAME_BITS, .edit = dsa_edit_reversed, .base_row_of = dsa_row_reversed},
+    [RELATION_ALONE] = {"row-alone", RELATION_SAME_BITS, .edit = dsa_edit_alone, .base_row_of = dsa_row_alone},
+    [RELATION_LATER] = {"later-tokens-changed", RELATION_SAME_BITS, .edit = edit_later, .base_row_of = row_before_change},
+    [RELATION_SINGLE] = {"single-row-pass", RELATION_SAME_BITS, .edit = edit_single, .base_row_of = dsa_row_alone},
+    [RELATION_LONGER] = {"context-grown", RELATION_SAME_BITS, .edit = edit_longer, .base_row_of = row_inside},
+    [RELATION_KEYS] = {"key-layout-changed", RELATION_SAME_BITS, .edit = edit_keys},
+    [RELATION_PAGES] = {"pages-permuted", RELATION_SAME_BITS, .edit = edit_pages},
+    [RELATION_BLOCK] = {"block-size-changed", RELATION_SAME_BITS, .edit = edit_block},
+    [RELATION_SPLIT] = {"kv-split", RELATION_SAME_BITS, .edit = edit_split},
+    [RELATION_VSCALE] = {"v-scale-doubled", RELATION_DOUBLED, .edit = edit_vscale},
+    [RELATION_GEOM] = {"geometry-dropped", RELATION_SAME_BITS, .edit = dsa_edit_no_geom},
+    {0}};
 
 /* Pools are not rows, and what has a pool for a column changes shape with the context. */
 static bool covers(const struct relation *relation, const struct tensor *output)
@@ -374,6 +373,7 @@ const struct op op_dsa_pipeline = {
     .relations = relations,
     .relation_covers = covers,
     .sample = sample,
+    .wild = "-",
     .sample_wild = sample_wild,
     .ref_accepts = ref_accepts,
     .gpu_check = gpu_check,

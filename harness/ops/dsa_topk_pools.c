@@ -55,9 +55,6 @@ static const struct param params[] = {
 
 static const struct preset presets[] = {{"glm53", "pools=650,select=512"}, {NULL, NULL}};
 
-/* Rows longer than this are too slow for relations on the CPU. */
-enum { RELATION_POOLS = 20000 };
-
 static const char *const always[] = {
     "dsa_topk_pools:model=glm53,rows=2,regime=ties,seed=0x53",
     "dsa_topk_pools:pools=262144,select=512,regime=low_bits,seed=0x54",
@@ -66,57 +63,17 @@ static const char *const always[] = {
     "dsa_topk_pools:pools=9000,select=8192,regime=normal,seed=0x58",
     NULL};
 
-static struct dsa_extent extent_of(const struct case_line *c)
-{
-    uint32_t pools = case_u32(c, "pools"), select = case_u32(c, "select");
-    int64_t np2 = case_int(c, "np2");
-    struct dsa_extent e = {.len = pools, /* a pool of one token: the length does not matter here */
-                           .pools = pools + case_u32(c, "append"),
-                           .complete = pools,
-                           .select_k = select,
-                           .np2 = np2 >= 0 ? (uint32_t)np2 : (uint32_t)dsa_power_above(select)};
-    dsa_extent_close(&e, (enum dsa_geom)case_int(c, "geom"), case_u32(c, "slack"), 1);
-    return e;
-}
-
-static void gpu_args(const struct case_line *c, const struct dsa_extent *e,
-                     struct gpu_dsa_topk_pools *a)
-{
-    *a = (struct gpu_dsa_topk_pools){.Q = case_u32(c, "rows"),
-                                     .P = e->scalar_pools,
-                                     .NP2 = e->scalar_np2,
-                                     .select_k = e->scalar_select_k,
-                                     .host_geom = e->given ? e->numbers : NULL};
-}
-
-static void ref_args(const struct case_line *c, const struct dsa_extent *e,
-                     const struct instance *in, struct ref_dsa_topk_pools *g)
-{
-    *g = (struct ref_dsa_topk_pools){.Q = case_u32(c, "rows"),
-                                     .P = e->scalar_pools,
-                                     .NP2 = e->scalar_np2,
-                                     .select_k = e->scalar_select_k,
-                                     .geom = e->given ? e->numbers : NULL};
-    if (in) g->scores = instance_data(in, "scores");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct dsa_extent e = extent_of(c);
-    struct ref_dsa_topk_pools g;
-    ref_args(c, &e, in, &g);
-    return ref_dsa_topk_pools_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct dsa_extent e = extent_of(c);
-    struct gpu_dsa_topk_pools a;
-    gpu_args(c, &e, &a);
-    return gpu_dsa_topk_pools_check(&a, report);
-}
+static const struct number numbers[] = {
+    {"Q", "rows"},
+    {"scored", "pools + append"}, /* pools that the kernel ranks */
+    {"selected_k", "select"},
+    {"np2", "np2 < 0 ? pow2(select) : np2"},
+    {"slack", "geom.shorter ? slack : 0"},
+    {"P", "scored + slack"},
+    {"select_k", "selected_k + slack"},
+    {"NP2", "geom.shorter ? max(pow2(select_k), np2) : np2"},
+    {"quick", "pools <= 20000"}, /* enough for relations on the CPU */
+};
 
 static float infinite_score(uint32_t kind, float normal)
 {
@@ -190,54 +147,26 @@ static float score_of(enum score_regime regime, uint64_t seed, uint64_t key, uin
     return normal;
 }
 
-static bool build(const struct case_line *c, struct instance *in)
+static bool fill_scores(const struct filling *f)
 {
-    struct dsa_extent e = extent_of(c);
-    uint64_t rows = case_u32(c, "rows"), pools = case_u32(c, "pools");
-    uint64_t shape[] = {rows, e.scalar_pools}, out_shape[] = {rows, e.select_k};
-    uint64_t out_stride[] = {e.scalar_select_k, 1};
-    struct tensor *scores =
-        instance_add(in, "scores", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 2, shape, "query,pool");
-    if (!scores ||
-        !instance_add_strided(in, "selected", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2, out_shape,
-                              out_stride, 0, rows * e.scalar_select_k, "query,item"))
-        return false;
-    float *out = (float *)(void *)scores->data;
+    const struct case_line *c = f->c;
+    uint32_t pools = case_u32(c, "pools"), scored = case_number_u32(c, "scored");
     float factor = case_int(c, "halve") ? 0.5f : 1;
-    poison_fill(out, DTYPE_F32, rows * e.scalar_pools, in->poison);
-    for (uint64_t row = 0; row < rows; row++) {
-        float *at = out + row * e.scalar_pools;
-        for (uint64_t pool = 0; pool < pools; pool++)
+    for (uint32_t row = 0; row < f->t->shape[0]; row++) {
+        float *at = (float *)(void *)f->t->data + row * f->t->shape[1];
+        for (uint32_t pool = 0; pool < pools; pool++)
             at[pool] = factor * score_of((enum score_regime)case_int(c, "regime"), case_seed(c),
-                                         dsa_row_key(c, (uint32_t)row), (uint32_t)pool,
-                                         (uint32_t)pools, e.select_k);
-        for (uint64_t pool = pools; pool < e.pools; pool++) at[pool] = NAN;
+                                         dsa_row_key(c, row), pool, pools, case_u32(c, "select"));
+        for (uint32_t pool = pools; pool < scored; pool++) at[pool] = NAN;
     }
-    return dsa_add_geom(in, &e);
+    return true;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct dsa_extent e = extent_of(c);
-    struct gpu_dsa_topk_pools a;
-    gpu_args(c, &e, &a);
-    a.scores = &buffers[instance_index(in, "scores")];
-    a.selected = &buffers[instance_index(in, "selected")];
-    a.geom = dsa_geom_buffer(in, &e, buffers);
-    return gpu_dsa_topk_pools(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct dsa_extent extent = extent_of(c);
-    struct ref_dsa_topk_pools g;
-    ref_args(c, &extent, in, &g);
-    ref_dsa_topk_pools(&g, (int32_t *)(void *)e[instance_index(in, "selected")].exact);
-}
+static const struct array arrays[] = {
+    {"scores", ARRAY_POISONED, fill_scores},
+    {"selected", ARRAY_EXACT},
+    {DSA_GEOM("pools, scored, pools, selected_k, np2")},
+};
 
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
@@ -272,70 +201,33 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     }
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"rows", "pools", "select", "np2"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--)
-        dsa_absurd_param(c, r, keys, 4);
-}
-
-/* NaN ranks after every number and a tie goes to the lower pool, so pools of NaN at the end change
- * nothing as long as there are enough others. */
-static bool edit_append(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "select") > case_int(base, "pools") ||
-        case_int(base, "pools") > RELATION_POOLS)
-        return false;
-    case_set_int(changed, "append", rng_edge(r, 1, 700, 256));
-    return true;
-}
-
-/* Halving keeps the order where it keeps every difference. */
-static bool edit_halve(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_enum_is(base, "regime", "subnormal") || case_enum_is(base, "regime", "zeros") ||
-        case_enum_is(base, "regime", "bits") || case_int(base, "pools") > RELATION_POOLS)
-        return false;
-    case_set_int(changed, "halve", 1);
-    return true;
-}
-
-static bool edit_np2(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    struct dsa_extent e = extent_of(base);
-    if (e.np2 > 4096 || e.pools > RELATION_POOLS) return false;
-    case_set_int(changed, "np2", (int64_t)e.np2 * 2);
-    return true;
-}
-
 static const struct relation relations[] = {
-    {"rows-reversed", RELATION_SAME_BITS, dsa_edit_reversed, dsa_row_reversed},
-    {"row-alone", RELATION_SAME_BITS, dsa_edit_alone, dsa_row_alone},
-    {"nan-pools-appended", RELATION_SAME_BITS, edit_append, NULL},
-    {"scores-halved", RELATION_SAME_BITS, edit_halve, NULL},
-    {"np2-doubled", RELATION_SAME_BITS, edit_np2, NULL},
-    {"geometry-dropped", RELATION_SAME_BITS, dsa_edit_no_geom, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"dsa_indexer", NULL};
+    {DSA_ROWS_REVERSED},
+    {DSA_ROW_ALONE},
+    /* NaN ranks after every number and a tie goes to the lower pool, so pools of NaN at the end
+     * change nothing as long as there are enough others. */
+    {"nan-pools-appended", RELATION_SAME_BITS, "quick && select <= pools",
+     "append = edge(1, 700, 256)"},
+    /* Halving keeps the order where it keeps every difference. */
+    {"scores-halved", RELATION_SAME_BITS,
+     "quick && !regime.subnormal && !regime.zeros && !regime.bits", "halve = 1"},
+    {"np2-doubled", RELATION_SAME_BITS, "quick && np2 <= 4096", "np2 = 2*np2"},
+    {DSA_GEOMETRY_DROPPED},
+    {0}};
 
 const struct op op_dsa_topk_pools = {
     .name = "dsa_topk_pools",
-    .modules = modules,
+    .modules = (const char *const[]){"dsa_indexer", NULL},
     .family = "dsa",
     .summary = "the best pools of each row, in a strict order",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "rows pools select np2",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
+    .steps = (const struct step[]){{&interface_dsa_topk_pools}, {0}},
 };

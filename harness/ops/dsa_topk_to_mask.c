@@ -36,40 +36,11 @@ static const char *const always[] = {"dsa_topk_to_mask:model=glm53,rows=2,seed=0
                                      "dsa_topk_to_mask:rows=3,width=1,len=257,ids=edges,seed=0x55",
                                      "dsa_topk_to_mask:rows=2,width=0,len=5,seed=0x56", NULL};
 
-static uint32_t width_of(const struct case_line *c)
-{
-    return case_u32(c, "width") << (case_int(c, "repeat") != 0);
-}
-
-static void gpu_args(const struct case_line *c, struct gpu_dsa_topk_to_mask *a)
-{
-    *a = (struct gpu_dsa_topk_to_mask){
-        .Q = case_u32(c, "rows"), .width = width_of(c), .S = case_u32(c, "len")};
-}
-
-static void ref_args(const struct case_line *c, const struct instance *in,
-                     struct ref_dsa_topk_to_mask *g)
-{
-    *g = (struct ref_dsa_topk_to_mask){
-        .Q = case_u32(c, "rows"), .width = width_of(c), .S = case_u32(c, "len")};
-    if (in) g->topk = instance_data(in, "topk");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_dsa_topk_to_mask g;
-    ref_args(c, in, &g);
-    return ref_dsa_topk_to_mask_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_dsa_topk_to_mask a;
-    gpu_args(c, &a);
-    return gpu_dsa_topk_to_mask_check(&a, report);
-}
+static const struct number numbers[] = {
+    {"Q", "rows"},
+    {"S", "len"},
+    {"width", "repeat ? 2*width : width"},
+};
 
 static int32_t edge_id(uint32_t word, uint32_t len)
 {
@@ -127,44 +98,20 @@ static void fill_row(const struct case_line *c, uint32_t row, int32_t *out, uint
     for (uint32_t i = 0; i < width; i++)
         out[i] = id_of((enum ids)case_int(c, "ids"), seed, key << 32 | i, i, len, order);
     if (case_int(c, "repeat")) memcpy(out + width, out, width * sizeof *out);
-    if (case_int(c, "order")) shuffle(out, width_of(c), seed + case_u32(c, "order"), key, order);
+    if (case_int(c, "order")) shuffle(out, case_number_u32(c, "width"), seed + case_u32(c, "order"), key, order);
 }
 
-static bool build(const struct case_line *c, struct instance *in)
+static bool fill_ids(const struct filling *f)
 {
-    uint64_t rows = case_u32(c, "rows"), len = case_u32(c, "len"), width = width_of(c);
-    uint64_t id_shape[] = {rows, width}, mask_shape[] = {rows, len};
-    struct tensor *ids =
-        instance_add(in, "topk", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 2, id_shape, "query,slot");
+    uint64_t len = case_u32(f->c, "len"), width = f->t->shape[1];
     uint32_t *order = malloc(((len > width ? len : width) + 1) * sizeof *order);
-    bool fine =
-        ids && order &&
-        instance_add(in, "mask", DTYPE_U8, ROLE_OUT, CONTRACT_EXACT, 2, mask_shape, "query,token");
-    for (uint64_t row = 0; fine && row < rows; row++)
-        fill_row(c, (uint32_t)row, (int32_t *)(void *)in->tensors[0].data + row * width, order);
+    for (uint64_t row = 0; order && row < f->t->shape[0]; row++)
+        fill_row(f->c, (uint32_t)row, (int32_t *)(void *)f->t->data + row * width, order);
     free(order);
-    return fine;
+    return order != NULL;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct gpu_dsa_topk_to_mask a;
-    gpu_args(c, &a);
-    a.topk = &buffers[instance_index(in, "topk")];
-    a.mask = &buffers[instance_index(in, "mask")];
-    return gpu_dsa_topk_to_mask(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct ref_dsa_topk_to_mask g;
-    ref_args(c, in, &g);
-    ref_dsa_topk_to_mask(&g, e[instance_index(in, "mask")].exact);
-}
+static const struct array arrays[] = {{"topk", ARRAY_IN, fill_ids}, {"mask", ARRAY_EXACT}};
 
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
@@ -176,53 +123,26 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_int(c, "ids", (int64_t)(index % IDS_KINDS));
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"rows", "len", "width"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--)
-        dsa_absurd_param(c, r, keys, 3);
-}
-
-static bool edit_order(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "width") < 2) return false;
-    case_set_int(changed, "order", rng_range(r, 1, 1 << 20));
-    return true;
-}
-
-static bool edit_repeat(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (!case_int(base, "width")) return false;
-    case_set_int(changed, "repeat", 1);
-    return true;
-}
-
 static const struct relation relations[] = {
-    {"rows-reversed", RELATION_SAME_BITS, dsa_edit_reversed, dsa_row_reversed},
-    {"row-alone", RELATION_SAME_BITS, dsa_edit_alone, dsa_row_alone},
-    {"ids-permuted", RELATION_SAME_BITS, edit_order, NULL},
-    {"ids-repeated", RELATION_SAME_BITS, edit_repeat, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"dsa_indexer", NULL};
+    {DSA_ROWS_REVERSED},
+    {DSA_ROW_ALONE},
+    {"ids-permuted", RELATION_SAME_BITS, "width >= 2", "order = draw(1, 1048576)"},
+    {"ids-repeated", RELATION_SAME_BITS, "width", "repeat = 1"},
+    {0}};
 
 const struct op op_dsa_topk_to_mask = {
     .name = "dsa_topk_to_mask",
-    .modules = modules,
+    .modules = (const char *const[]){"dsa_indexer", NULL},
     .family = "dsa",
     .summary = "a selection as a mask: set membership",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "rows len width",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
+    .steps = (const struct step[]){{&interface_dsa_topk_to_mask}, {0}},
 };

@@ -9,43 +9,36 @@ const char *const qsa_attention_regimes[] = {
     "normal", "exact_int", "peaked", "flat",   "all_negative", "cancel",   "outlier", "walk",
     "needle", "subnormal", "huge",   "offset", "equal",        "specials", NULL};
 
-float qsa_attention_scale(const struct case_line *c)
+bool qsa_attention_fill_queries(const struct filling *f)
 {
-    return (float)ldexp(case_real(c, "scale"), (int)case_int(c, "fold"));
+    struct qsa_data d =
+        qsa_data_make(f->c, "regime", 0x51, FIELD_QUERY, (uint32_t)f->t->shape[f->t->rank - 1]);
+    uint64_t rows = tensor_logical_elems(f->t) / d.f.cols, nq = case_u32(f->c, "nq");
+    uint64_t first = case_has(f->c, "pos") ? case_u32(f->c, "pos") : 0;
+    d.exponent = -(int)case_int(f->c, "fold");
+    for (uint64_t row = 0; row < rows; row++)
+        qsa_data_store_attention(&d, first * nq + row,
+                                 (uint16_t *)(void *)f->t->data + row * d.f.cols);
+    return true;
 }
 
-void qsa_attention_queries(const struct case_line *c, const char *regime, uint32_t rows,
-                           uint64_t first, uint32_t nq, uint32_t hd, uint16_t *q)
+void qsa_attention_exact(const struct case_line *c, uint64_t attended, uint64_t elems,
+                         double *bound)
 {
-    struct qsa_data d = qsa_data_make(c, regime, 0x51, FIELD_QUERY, hd);
-    d.exponent = -(int)case_int(c, "fold");
-    for (uint64_t row = 0; row < rows; row++) {
-        for (uint64_t h = 0; h < nq; h++)
-            qsa_data_store_attention(&d, (first + row) * nq + h, q + (row * nq + h) * hd);
-    }
-}
-
-void qsa_attention_exact(const struct case_line *c, const char *regime, uint64_t attended,
-                         uint64_t elems, double *bound)
-{
-    if (!case_enum_is(c, regime, "exact_int") || (attended & (attended - 1))) return;
+    if (!case_enum_is(c, "regime", "exact_int") || (attended & (attended - 1))) return;
     for (uint64_t i = 0; i < elems; i++) {
         if (isfinite(bound[i])) bound[i] = 0; /* an absurd scale overflows */
     }
 }
 
-bool qsa_attention_edit_double(const struct case_line *base, struct rng *r,
-                               struct case_line *changed)
+void qsa_attention_exact_rows(const struct case_line *c, const struct ref_qsa_prefill_attn *g,
+                              double *bound)
 {
-    /* Below the normal range doubling is not exact on the way. */
-    if (case_has(base, "regime") && case_enum_is(base, "regime", "subnormal")) return false;
-    case_set_int(changed, "double", 1);
-    return true;
-}
-
-bool qsa_attention_edit_fold(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_enum_is(base, "regime", "subnormal")) return false;
-    case_set_int(changed, "fold", rng_one_in(r, 2) ? 3 : -2);
-    return true;
+    uint64_t elems = (uint64_t)g->nq * g->hd;
+    for (uint32_t row = 0; row < g->rows; row++) {
+        uint64_t attended = ((uint64_t)g->first_pos + row + 1) % g->ratio;
+        for (uint32_t i = 0; i < g->topk; i++)
+            attended += g->lists[(uint64_t)row * g->topk + i] >= 0 ? g->ratio : 0;
+        qsa_attention_exact(c, attended, elems, bound + row * elems);
+    }
 }

@@ -41,122 +41,44 @@ static const char *const always[] = {
     "qsa_block_pool:new=1,first=0,ratio=1,hd=32,rot=32,more=+0,spare=+0,seed=0x3a",
     "qsa_block_pool:new=2,first=3,ratio=7,hd=1024,rot=1024,seed=0x3b", NULL};
 
-static uint64_t end_block(const struct case_line *c)
-{
-    return (uint64_t)case_u32(c, "first") + case_u32(c, "new");
-}
-
-static void gpu_args(const struct case_line *c, struct gpu_qsa_block_pool *a)
-{
-    uint32_t ratio = case_u32(c, "ratio");
-    *a = (struct gpu_qsa_block_pool){.n_new = case_u32(c, "new"),
-                                     .S = qsa_sum_u32(end_block(c) * ratio, case_int(c, "spare")),
-                                     .max_blocks = qsa_sum_u32(end_block(c), case_int(c, "more")),
-                                     .first_block = case_u32(c, "first"),
-                                     .ratio = ratio,
-                                     .hd = case_u32(c, "hd"),
-                                     .rot = case_u32(c, "rot"),
-                                     .block_size = case_u32(c, "block"),
-                                     .theta = (float)case_real(c, "theta"),
-                                     .eps = (float)case_real(c, "eps")};
-}
-
-static void ref_args(const struct case_line *c, const struct instance *in,
-                     struct ref_qsa_block_pool *g)
-{
-    struct gpu_qsa_block_pool a;
-    gpu_args(c, &a);
-    *g = (struct ref_qsa_block_pool){.n_new = a.n_new,
-                                     .S = a.S,
-                                     .max_blocks = a.max_blocks,
-                                     .first_block = a.first_block,
-                                     .ratio = a.ratio,
-                                     .hd = a.hd,
-                                     .rot = a.rot,
-                                     .block_size = a.block_size,
-                                     .theta = a.theta,
-                                     .eps = a.eps};
-    if (!in) return;
-    g->raw_keys = instance_data(in, "raw_keys");
-    g->k_norm_w = instance_data(in, "k_norm_w");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_qsa_block_pool g;
-    ref_args(c, in, &g);
-    return ref_qsa_block_pool_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_qsa_block_pool a;
-    gpu_args(c, &a);
-    return gpu_qsa_block_pool_check(&a, report);
-}
+static const struct number numbers[] = {
+    {"n_new", "new"},
+    {"first_block", "first"},
+    {"max_blocks", "first + new + more"},
+    {"S", "(first + new)*ratio + spare"},
+    {"block_size", "block"},
+    {"ends_of_range", "regime.subnormal || regime.huge || regime.specials || regime.zeros || "
+                      "regime.overflow || regime.bits"},
+};
 
 /* The tokens of the new blocks hold data, the others poison. Where there are very many others they
  * are not backed at all. */
-static bool fill_keys(const struct case_line *c, struct instance *in, struct tensor *keys,
-                      const struct gpu_qsa_block_pool *a)
+static bool fill_keys(const struct filling *f)
 {
-    struct qsa_data d = qsa_data_make(c, "regime", STREAM_K, FIELD_KEY, a->hd);
-    uint64_t first = (uint64_t)a->first_block * a->ratio, count = (uint64_t)a->n_new * a->ratio;
-    uint16_t *out = (uint16_t *)(void *)keys->data;
+    const struct case_line *c = f->c;
+    uint64_t hd = case_u32(c, "hd"), ratio = case_u32(c, "ratio");
+    uint64_t first = case_u32(c, "first") * ratio, count = case_u32(c, "new") * ratio;
+    struct qsa_data d = qsa_data_make(c, "regime", STREAM_K, FIELD_KEY, (uint32_t)hd);
     d.f.huge = 0x1p60;
     d.exponent = (int)case_int(c, "double");
-    if (2 * keys->elems > SPARSE_BYTES && count) {
-        if (!tensor_add_extent(keys, 2 * first * a->hd, 2 * count * a->hd)) return false;
+    if (2 * f->t->elems > SPARSE_BYTES && count) {
+        if (!tensor_add_extent(f->t, 2 * first * hd, 2 * count * hd)) return false;
     } else {
-        poison_fill(out, DTYPE_BF16, keys->elems, in->poison);
+        poison_fill(f->t->data, DTYPE_BF16, f->t->elems, f->in->poison);
     }
     for (uint64_t token = first; token < first + count; token++) {
         bool changed = case_int(c, "change") >= 0 && token >= (uint64_t)case_int(c, "change");
         qsa_data_store(&d, changed ? qsa_changed_row(token) : token, DTYPE_BF16,
-                       out + token * a->hd);
+                       f->t->data + 2 * token * hd);
     }
     return true;
 }
 
-static bool build(const struct case_line *c, struct instance *in)
-{
-    struct gpu_qsa_block_pool a;
-    gpu_args(c, &a);
-    uint64_t key_shape[] = {a.S, a.hd}, norm_shape[] = {a.hd}, out_shape[] = {a.n_new, a.hd};
-    uint64_t out_stride[] = {a.hd, 1}, origin = (uint64_t)a.first_block * a.hd;
-    struct tensor *keys =
-        instance_add(in, "raw_keys", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 2, key_shape, "token,dim");
-    if (!keys || !fill_keys(c, in, keys, &a) ||
-        !instance_add(in, "k_norm_w", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 1, norm_shape, "dim"))
-        return false;
-    qsa_norm_fill(c, STREAM_NORM, a.hd, instance_data(in, "k_norm_w"));
-    return instance_add_strided(in, "block_keys", DTYPE_BF16, ROLE_OUT, CONTRACT_EXACT, 2,
-                                out_shape, out_stride, origin, (uint64_t)a.max_blocks * a.hd,
-                                "block,dim") != NULL;
-}
-
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct gpu_qsa_block_pool a;
-    gpu_args(c, &a);
-    a.raw_keys = &buffers[instance_index(in, "raw_keys")];
-    a.k_norm_w = &buffers[instance_index(in, "k_norm_w")];
-    a.block_keys = &buffers[instance_index(in, "block_keys")];
-    return gpu_qsa_block_pool(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct ref_qsa_block_pool g;
-    ref_args(c, in, &g);
-    ref_qsa_block_pool(&g, (uint16_t *)(void *)e[instance_index(in, "block_keys")].exact);
-}
+static const struct array arrays[] = {
+    {"raw_keys", ARRAY_IN, fill_keys},
+    {"k_norm_w", ARRAY_IN, qsa_fill_norm, STREAM_NORM},
+    {"block_keys", ARRAY_EXACT},
+};
 
 /* Positions up to 2^20 through long blocks, which cost little. */
 static void sample_far(struct case_line *c, struct rng *r)
@@ -186,111 +108,33 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_enum(c, "regime", regimes[index % REGIMES]);
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"new", "first", "ratio", "hd", "rot", "block"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        switch (rng_u32(r) % 8) {
-        case 0:
-            case_set_real(c, "theta", qsa_absurd_real(r));
-            break;
-        case 1:
-            case_set_real(c, "eps", qsa_absurd_real(r));
-            break;
-        case 2:
-            case_set_int(c, "more", rng_range(r, -3, 3));
-            break;
-        case 3:
-            case_set_int(c, "spare", rng_range(r, -9, 3));
-            break;
-        default:
-            qsa_absurd_param(c, r, keys, 6);
-        }
-    }
-}
-
-static bool edit_dropped(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t blocks = case_int(base, "new"), dropped = rng_range(r, 1, blocks - 1);
-    if (blocks < 2) return false;
-    case_set_int(changed, "first", case_int(base, "first") + dropped);
-    case_set_int(changed, "new", blocks - dropped);
-    return true;
-}
-
-static bool edit_alone(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t blocks = case_int(base, "new");
-    if (blocks < 2) return false;
-    case_set_int(changed, "first", case_int(base, "first") + rng_range(r, 0, blocks - 1));
-    case_set_int(changed, "new", 1);
-    return true;
-}
-
-static int64_t shifted_block(const struct case_line *base, const struct case_line *changed,
-                             int64_t row)
-{
-    return row + case_int(changed, "first") - case_int(base, "first");
-}
-
-static bool edit_later(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t first = case_int(base, "first") * case_int(base, "ratio");
-    int64_t last = first + case_int(base, "new") * case_int(base, "ratio");
-    if (case_int(base, "change") >= 0 || last > INT32_MAX) return false;
-    case_set_int(changed, "change", rng_range(r, first + 1, last));
-    return true;
-}
-
-static int64_t block_before_change(const struct case_line *base, const struct case_line *changed,
-                                   int64_t row)
-{
-    int64_t end = (case_int(base, "first") + row + 1) * case_int(base, "ratio");
-    return end <= case_int(changed, "change") ? row : -1;
-}
-
-/* Without eps the norm does not see a power of two. */
-static bool edit_double(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_real(base, "eps") != 0 || qsa_ends_of_range(base, "regime")) return false;
-    case_set_int(changed, "double", 1);
-    return true;
-}
-
-static bool edit_theta(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "rot") != 0) return false;
-    case_set_real(changed, "theta", 3);
-    return true;
-}
-
 static const struct relation relations[] = {
-    {"first-blocks-dropped", RELATION_SAME_BITS, edit_dropped, shifted_block},
-    {"block-alone", RELATION_SAME_BITS, edit_alone, shifted_block},
-    {"later-tokens-changed", RELATION_SAME_BITS, edit_later, block_before_change},
-    {"keys-doubled-without-eps", RELATION_SAME_BITS, edit_double, NULL},
-    {"theta-without-rotation", RELATION_SAME_BITS, edit_theta, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+    {"first-blocks-dropped", RELATION_SAME_BITS, "new >= 2",
+     "first = first + draw(1, new - 1), new = new + first - new.first", "row + new.first - first"},
+    {"block-alone", RELATION_SAME_BITS, "new >= 2", "first = first + draw(0, new - 1), new = 1",
+     "row + new.first - first"},
+    {"later-tokens-changed", RELATION_SAME_BITS,
+     "change < 0 && (first + new)*ratio <= 2147483647",
+     "change = draw(first*ratio + 1, (first + new)*ratio)",
+     "(first + row + 1)*ratio <= new.change ? row : -1"},
+    /* Without eps the norm does not see a power of two. */
+    {"keys-doubled-without-eps", RELATION_SAME_BITS, "eps == 0 && !ends_of_range", "double = 1"},
+    {"theta-without-rotation", RELATION_SAME_BITS, "rot == 0", "theta = 3"},
+    {0}};
 
 const struct op op_qsa_block_pool = {
     .name = "qsa_block_pool",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary = "block keys: mean of raw keys, norm, rotation",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = (const struct step[]){{&interface_qsa_block_pool}, {0}},
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "new first ratio hd rot block theta eps more spare",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
 };

@@ -8,7 +8,6 @@
 #include "ref/formats.h"
 
 enum { COLUMNS_MAX = 4096, STREAM_BITS = 0xb175, STREAM_PAGES = 0x9a6e5 };
-enum { DENSE_ELEMS = 16 << 20 }; /* above this, pages without a used token are not backed */
 
 static const char *const extra_names[QSA_EXTRAS] = {
     [QSA_FIELD] = "",
@@ -137,6 +136,13 @@ void qsa_data_store(const struct qsa_data *d, uint64_t row, enum dtype dtype, vo
     store_row(value, d->f.cols, dtype, out);
 }
 
+void qsa_store_rows(const struct qsa_data *d, uint64_t first, const struct tensor *t)
+{
+    uint64_t cols = t->shape[t->rank - 1], rows = cols ? tensor_logical_elems(t) / cols : 0;
+    for (uint64_t row = 0; row < rows; row++)
+        qsa_data_store(d, first + row, t->dtype, t->data + row * cols * dtype_bytes(t->dtype));
+}
+
 void qsa_data_store_attention(const struct qsa_data *d, uint64_t row, uint16_t *out)
 {
     double value[COLUMNS_MAX];
@@ -177,15 +183,17 @@ bool qsa_regime_of_signs(const struct case_line *c, const char *key)
 }
 
 /* random: in [-0.5, 1.5), so that a missing "1 +" shows and signs stay. signed: in [-2, 1). */
-void qsa_norm_fill(const struct case_line *c, uint32_t stream, uint32_t hd, uint16_t *weights)
+bool qsa_fill_norm(const struct filling *f)
 {
-    for (uint32_t ch = 0; ch < hd; ch++) {
-        double unit = random_u32(case_seed(c), stream, ch) * 0x1p-32, w = 2 * unit - 0.5;
+    const struct case_line *c = f->c;
+    for (uint64_t ch = 0; ch < f->t->elems; ch++) {
+        double unit = random_u32(case_seed(c), f->stream, ch) * 0x1p-32, w = 2 * unit - 0.5;
         if (case_enum_is(c, "norm", "zero")) w = 0;
         if (case_enum_is(c, "norm", "minus_one")) w = ch % 3 ? -1 : w;
         if (case_enum_is(c, "norm", "signed")) w = 3 * unit - 2;
-        weights[ch] = ref_bf16_from_f32((float)w);
+        ((uint16_t *)(void *)f->t->data)[ch] = ref_bf16_from_f32((float)w);
     }
+    return true;
 }
 
 uint64_t qsa_complete(uint64_t position, uint32_t ratio)
@@ -193,146 +201,60 @@ uint64_t qsa_complete(uint64_t position, uint32_t ratio)
     return ratio ? (position + 1) / ratio : 0;
 }
 
-uint32_t qsa_sum_u32(uint64_t a, int64_t b)
+bool qsa_lay_out(const struct case_line *c, struct instance *in)
 {
-    __int128 sum = (__int128)a + b;
-    return sum < 0 ? 0 : sum > UINT32_MAX ? UINT32_MAX : (uint32_t)sum;
+    int64_t length = case_number_u32(c, "seq_len");
+    uint64_t seed = case_seed(c) + (case_u32(c, "pageseed") ^ STREAM_PAGES);
+    return paging_of_case(c, in, &length, 1, case_number_u32(c, "table_len"),
+                          (uint64_t)case_number(c, "block*nkv*hd"), seed);
 }
 
-uint32_t qsa_table_len(const struct case_line *c, uint64_t len)
+static void store_token(const struct qsa_data *d, const struct instance *in, const char *cache,
+                        uint32_t nkv, uint32_t token, int64_t change)
 {
-    uint32_t block = case_u32(c, "block");
-    return block ? qsa_sum_u32((len + block - 1) / block, case_int(c, "spare")) : 0;
-}
-
-uint32_t qsa_num_pages(const struct instance *in)
-{
-    return *(const uint32_t *)in->extra;
-}
-
-bool qsa_cache_make(struct qsa_cache *cache, const struct case_line *c, struct instance *in,
-                    uint32_t len, uint32_t nkv, uint32_t hd, const char *regime)
-{
-    static const enum page_order orders[] = {PAGES_IDENTITY, PAGES_SHUFFLED, PAGES_HIGH};
-    int64_t length = len;
-    uint32_t block = case_u32(c, "block"), table_len = qsa_table_len(c, len);
-    uint64_t page_seed = case_seed(c) + (case_u32(c, "pageseed") ^ STREAM_PAGES);
-    uint64_t page_elems = (uint64_t)block * nkv * hd;
-    cache->len = len;
-    cache->nkv = nkv;
-    cache->hd = hd;
-    cache->change = case_has(c, "change") ? case_int(c, "change") : -1;
-    cache->k_data = qsa_data_make(c, regime, 0x4b, FIELD_KEY, hd);
-    cache->v_data = qsa_data_make(c, regime, 0x56, FIELD_VALUE, hd);
-    cache->k_data.f.needle_row = cache->v_data.f.needle_row = case_seed(c) % 8;
-    cache->v_data.exponent = case_has(c, "double") ? (int)case_int(c, "double") : 0;
-    if (!paging_make(&cache->paging, &length, 1, table_len, block, page_elems,
-                     orders[case_int(c, "pages")], case_has(c, "pool") ? case_u32(c, "pool") : 0,
-                     page_seed))
-        return false;
-    uint64_t cache_shape[] = {cache->paging.num_pages * page_elems}, table_shape[] = {table_len};
-    cache->k =
-        instance_add(in, "k_cache", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 1, cache_shape, "item");
-    cache->v =
-        instance_add(in, "v_cache", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 1, cache_shape, "item");
-    if (!cache->k || !cache->v ||
-        !instance_add(in, "block_table", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 1, table_shape, "page"))
-        return false;
-    cache->table = instance_data(in, "block_table");
-    in->extra = malloc(sizeof(uint32_t));
-    if (in->extra) *(uint32_t *)in->extra = cache->paging.num_pages;
-    return in->extra != NULL;
-}
-
-void qsa_cache_free(struct qsa_cache *cache)
-{
-    paging_free(&cache->paging);
-}
-
-static bool poison_pages(const struct qsa_cache *cache, struct tensor *t, const uint8_t *used,
-                         enum poison poison)
-{
-    const struct paging *p = &cache->paging;
-    bool dense = (p->num_pages - p->first_page) * p->pitch_bytes <= DENSE_ELEMS;
-    for (uint32_t page = p->first_page; page < p->num_pages; page++) {
-        uint64_t at = page * p->pitch_bytes;
-        if (!dense && !used[page - p->first_page]) continue;
-        if ((!dense || p->first_page) && !tensor_add_extent(t, 2 * at, 2 * p->pitch_bytes))
-            return false;
-        poison_fill(t->data + 2 * at, DTYPE_BF16, p->pitch_bytes, poison);
-    }
-    return true;
-}
-
-static void store_token(const struct qsa_cache *cache, uint32_t token)
-{
-    uint64_t at = paging_token_offset(&cache->paging, 0, token, (uint64_t)cache->nkv * cache->hd);
-    for (uint32_t kv = 0; kv < cache->nkv; kv++) {
-        uint64_t row = (uint64_t)kv << 24 | token, offset = 2 * (at + (uint64_t)kv * cache->hd);
-        if (cache->change >= 0 && token >= cache->change) row = qsa_changed_row(row);
-        qsa_data_store_attention(&cache->k_data, row,
-                                 (uint16_t *)(void *)(cache->k->data + offset));
-        qsa_data_store_attention(&cache->v_data, row,
-                                 (uint16_t *)(void *)(cache->v->data + offset));
+    uint64_t at = paging_token_offset(in->pages, 0, token, (uint64_t)nkv * d->f.cols);
+    uint16_t *out = (uint16_t *)instance_data(in, cache) + at;
+    for (uint32_t kv = 0; kv < nkv; kv++) {
+        uint64_t row = (uint64_t)kv << 24 | token;
+        if (change >= 0 && token >= change) row = qsa_changed_row(row);
+        qsa_data_store_attention(d, row, out + (uint64_t)kv * d->f.cols);
     }
 }
 
-bool qsa_cache_fill(struct qsa_cache *cache, struct instance *in, const uint8_t *used, bool broken)
+static void store_tokens(const struct case_line *c, const struct instance *in, uint32_t len,
+                         const uint8_t *used)
 {
-    const struct paging *p = &cache->paging;
+    uint32_t nkv = case_u32(c, "nkv"), hd = case_u32(c, "hd");
+    int64_t change = case_has(c, "change") ? case_int(c, "change") : -1;
+    struct qsa_data k = qsa_data_make(c, "regime", 0x4b, FIELD_KEY, hd);
+    struct qsa_data v = qsa_data_make(c, "regime", 0x56, FIELD_VALUE, hd);
+    k.f.needle_row = v.f.needle_row = case_seed(c) % 8;
+    v.exponent = case_has(c, "double") ? (int)case_int(c, "double") : 0;
+    for (uint32_t token = 0; token < len; token++) {
+        if (used && !used[token]) continue;
+        store_token(&k, in, "k_cache", nkv, token, change);
+        store_token(&v, in, "v_cache", nkv, token, change);
+    }
+}
+
+bool qsa_cache_fill(const struct case_line *c, struct instance *in, const uint8_t *used, bool broken)
+{
+    const struct paging *p = in->pages;
+    uint32_t len = case_number_u32(c, "seq_len");
+    int32_t *table = instance_data(in, "block_table");
     uint8_t *pages = calloc(p->num_pages - p->first_page + 1, 1);
     if (!pages) return false;
-    poison_fill(cache->table, DTYPE_I32, p->max_blocks, in->poison);
-    for (uint32_t token = 0; token < cache->len; token++) {
+    for (uint32_t token = 0; token < len; token++) {
         uint32_t page = token / p->block_size;
-        if (!used[token]) continue;
+        if (used && !used[token]) continue;
         pages[(uint32_t)p->table[page] - p->first_page] = 1;
-        cache->table[page] = broken ? (int32_t)p->num_pages : p->table[page];
+        table[page] = broken ? (int32_t)p->num_pages : p->table[page];
     }
-    bool fine = poison_pages(cache, cache->k, pages, in->poison) &&
-                poison_pages(cache, cache->v, pages, in->poison);
-    for (uint32_t token = 0; token < cache->len && fine; token++) {
-        if (used[token]) store_token(cache, token);
-    }
+    bool fine = paging_poison(in, &in->tensors[instance_index(in, "k_cache")], pages) &&
+                paging_poison(in, &in->tensors[instance_index(in, "v_cache")], pages);
+    if (fine) store_tokens(c, in, len, used);
     free(pages);
     return fine;
-}
-
-bool qsa_edit_alone(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "rows") < 2) return false;
-    case_set_int(changed, "pos",
-                 case_int(base, "pos") + rng_range(r, 0, case_int(base, "rows") - 1));
-    case_set_int(changed, "rows", 1);
-    return true;
-}
-
-bool qsa_edit_chunk(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t rows = case_int(base, "rows"), dropped = rng_range(r, 1, rows - 1);
-    if (rows < 3) return false;
-    case_set_int(changed, "pos", case_int(base, "pos") + dropped);
-    case_set_int(changed, "rows", rows - dropped);
-    return true;
-}
-
-int64_t qsa_base_row(const struct case_line *base, const struct case_line *changed, int64_t row)
-{
-    return row + case_int(changed, "pos") - case_int(base, "pos");
-}
-
-bool qsa_edit_pages(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    case_set_enum(changed, "pages", "shuffled");
-    case_set_int(changed, "pageseed", rng_range(r, 1, 1 << 20));
-    return true;
-}
-
-bool qsa_edit_block(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t step = case_has(base, "ratio") ? case_int(base, "ratio") : 1;
-    case_set_int(changed, "block", case_int(base, "block") + step * rng_range(r, 1, 3));
-    return true;
 }
 
 void qsa_sample_norm(struct case_line *c, struct rng *r, uint32_t hd)
@@ -351,20 +273,4 @@ void qsa_sample_pages(struct case_line *c, struct rng *r, uint64_t index)
     static const char *const order[] = {"shuffled", "identity", "shuffled", "high"};
     case_set_enum(c, "pages", order[index / 3 % 4]);
     case_set_int(c, "spare", rng_range(r, 0, 2));
-}
-
-float qsa_absurd_real(struct rng *r)
-{
-    static const float values[] = {0, -1, INFINITY, NAN, 1e-45f, 3e38f, -INFINITY};
-    return values[rng_u32(r) % 7];
-}
-
-void qsa_absurd_param(struct case_line *c, struct rng *r, const char *const *keys, uint32_t count)
-{
-    static const int64_t values[] = {0,         1,          2,         3,    16,   65535,
-                                     65536,     1 << 20,    INT32_MAX, 2048, 2049, 1LL << 31,
-                                     1LL << 30, UINT32_MAX, 1024,      1056};
-    const char *key = keys[rng_u32(r) % count];
-    int64_t near = case_int(c, key) + rng_range(r, -1, 1);
-    case_set_int(c, key, rng_one_in(r, 2) && near >= 0 ? near : rng_pick(r, values, 16));
 }

@@ -1,5 +1,5 @@
 /* What the descriptors of the QSA family share: rows of data in a regime, norm weights, a paged
- * cache of one sequence, rows of a chunk, absurd numbers for refusals. */
+ * cache of one sequence, relations on the rows of a chunk. */
 #ifndef ATTEST_OPS_QSA_COMMON_H
 #define ATTEST_OPS_QSA_COMMON_H
 
@@ -36,6 +36,8 @@ struct qsa_data qsa_data_make(const struct case_line *c, const char *key, uint32
                               enum field_kind kind, uint32_t cols);
 /* out[0..cols) in DTYPE_BF16 or DTYPE_F32. */
 void qsa_data_store(const struct qsa_data *d, uint64_t row, enum dtype dtype, void *out);
+/* Every row of an input, keyed from `first` on; a row is as long as the last dimension. */
+void qsa_store_rows(const struct qsa_data *d, uint64_t first, const struct tensor *t);
 /* The data of an attention in bf16.
  *
  * exact_int: keys are equal in every channel that a query reads, so all scores are equal and every
@@ -55,53 +57,43 @@ bool qsa_regime_of_signs(const struct case_line *c, const char *key);
 
 /* RMS-norm weights; the kernels multiply by 1 + w. */
 extern const char *const qsa_norm_names[];
-void qsa_norm_fill(const struct case_line *c, uint32_t stream, uint32_t hd, uint16_t *weights);
+
+/* An array's filling: the weights that the key `norm` names. */
+bool qsa_fill_norm(const struct filling *f);
 
 /* Page orders of a single sequence. */
 extern const char *const qsa_page_names[];
 
-/* The paged caches of one sequence of the case: parameters block, pages, pageseed, spare. */
-struct qsa_cache {
-    struct paging paging; /* in elements: pitch_bytes is the elements of a page */
-    struct qsa_data k_data, v_data;
-    struct tensor *k, *v;
-    int32_t *table;
-    uint32_t len, nkv, hd;
-    int64_t change; /* tokens from here on hold other data; -1: none */
-};
-/* Lays out the pages and adds the tensors k_cache, v_cache, block_table; in->extra becomes the
- * number of pages. `regime` is the parameter that names the values. False: out of memory; call
- * qsa_cache_free in any case. */
-bool qsa_cache_make(struct qsa_cache *cache, const struct case_line *c, struct instance *in,
-                    uint32_t len, uint32_t nkv, uint32_t hd, const char *regime);
-/* Fills the tokens with used[token] != 0 and poisons all else: other tokens, slots past the length,
- * spare pages, table entries of pages without a used token. Large pools are backed only where they
- * are used. `broken`: every used table entry is one page too large. */
-bool qsa_cache_fill(struct qsa_cache *cache, struct instance *in, const uint8_t *used, bool broken);
-void qsa_cache_free(struct qsa_cache *cache);
-uint32_t qsa_table_len(const struct case_line *c, uint64_t len);
-uint32_t qsa_num_pages(const struct instance *in);
+/* A descriptor's lay_out: the paged cache of one sequence. Keys block, pages, pageseed, nkv, hd; numbers
+ * seq_len and table_len. */
+bool qsa_lay_out(const struct case_line *c, struct instance *in);
+/* Entries of the table of a sequence. */
+#define QSA_TABLE_LEN "block ? ceil(seq_len/block) + spare : 0"
+/* Fills k_cache, v_cache and block_table: the tokens with used[token] != 0 (NULL: all), in the regime
+ * of the key `regime`; all else is poison: other tokens, slots past the length, spare pages, table
+ * entries of pages without a used token. Large pools are backed only where they are used. `broken`:
+ * every used table entry is one page too large. */
+bool qsa_cache_fill(const struct case_line *c, struct instance *in, const uint8_t *used,
+                    bool broken);
 
 /* Complete blocks at a position; 0 for ratio 0. */
 uint64_t qsa_complete(uint64_t position, uint32_t ratio);
-/* a + b as a 32-bit argument, cut to its range. */
-uint32_t qsa_sum_u32(uint64_t a, int64_t b);
-
-/* Relations on the rows of a chunk: parameters pos and rows, data keyed by position. */
-bool qsa_edit_alone(const struct case_line *base, struct rng *r, struct case_line *changed);
-bool qsa_edit_chunk(const struct case_line *base, struct rng *r, struct case_line *changed);
-int64_t qsa_base_row(const struct case_line *base, const struct case_line *changed, int64_t row);
+/* Relations on the rows of a chunk: keys pos and rows, data keyed by position. */
+#define QSA_ROW_ALONE                                                                              \
+    "row-alone", RELATION_SAME_BITS, "rows >= 2", "pos = pos + draw(0, rows - 1), rows = 1",       \
+        "row + new.pos - pos"
+#define QSA_FIRST_ROWS_DROPPED                                                                     \
+    "first-rows-dropped", RELATION_SAME_BITS, "rows >= 3",                                         \
+        "pos = pos + draw(1, rows - 1), rows = rows + pos - new.pos", "row + new.pos - pos"
 /* Relations on pages. */
-bool qsa_edit_pages(const struct case_line *base, struct rng *r, struct case_line *changed);
-bool qsa_edit_block(const struct case_line *base, struct rng *r, struct case_line *changed);
+#define QSA_PAGES_PERMUTED                                                                         \
+    "pages-permuted", RELATION_SAME_BITS, NULL, "pages = shuffled, pageseed = draw(1, 1048576)"
+#define QSA_BLOCK_SIZE_CHANGED                                                                     \
+    "block-size-changed", RELATION_SAME_BITS, NULL, "block = block + ratio * draw(1, 3)"
 
 /* Draws an even rotated width, a base and an eps for heads of `hd`. */
 void qsa_sample_norm(struct case_line *c, struct rng *r, uint32_t hd);
 /* Draws the order of pages; high page ids once in a while, since they cost sparse mappings. */
 void qsa_sample_pages(struct case_line *c, struct rng *r, uint64_t index);
-
-/* Numbers for geometries that may break any rule. */
-float qsa_absurd_real(struct rng *r);
-void qsa_absurd_param(struct case_line *c, struct rng *r, const char *const *keys, uint32_t count);
 
 #endif

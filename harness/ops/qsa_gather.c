@@ -39,55 +39,17 @@ static const char *const always[] = {
     "qsa_gather:model=qwen38,len=4096,count=70,order=random,pages=high,regime=bits,seed=0x39",
     "qsa_gather:len=1,count=1,ratio=1,block=1,nkv=1,hd=1024,spare=0,seed=0x3a", NULL};
 
-static void gpu_args(const struct case_line *c, const struct instance *in, struct gpu_qsa_gather *a)
-{
-    *a = (struct gpu_qsa_gather){.n_sel = case_u32(c, "count"),
-                                 .table_len = qsa_table_len(c, case_u32(c, "len")),
-                                 .seq_len = case_u32(c, "len"),
-                                 .block_size = case_u32(c, "block"),
-                                 .nkv = case_u32(c, "nkv"),
-                                 .hd = case_u32(c, "hd"),
-                                 .ratio = case_u32(c, "ratio")};
-    if (!in) return;
-    a->num_pages = qsa_num_pages(in);
-    a->host_block_table = instance_data(in, "block_table");
-    a->host_sel = instance_data(in, "sel");
-}
+static const struct number numbers[] = {
+    {"n_sel", "count"},
+    {"seq_len", "len"},
+    {"block_size", "block"},
+    {"table_len", QSA_TABLE_LEN},
+};
 
-static void ref_args(const struct case_line *c, const struct instance *in, struct ref_qsa_gather *g)
-{
-    struct gpu_qsa_gather a;
-    gpu_args(c, in, &a);
-    *g = (struct ref_qsa_gather){.n_sel = a.n_sel,
-                                 .table_len = a.table_len,
-                                 .num_pages = a.num_pages,
-                                 .seq_len = a.seq_len,
-                                 .block_size = a.block_size,
-                                 .nkv = a.nkv,
-                                 .hd = a.hd,
-                                 .ratio = a.ratio,
-                                 .block_table = a.host_block_table,
-                                 .sel = a.host_sel};
-    if (!in) return;
-    g->k_cache = instance_data(in, "k_cache");
-    g->v_cache = instance_data(in, "v_cache");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_qsa_gather g;
-    ref_args(c, in, &g);
-    return ref_qsa_gather_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_qsa_gather a;
-    gpu_args(c, in, &a);
-    return gpu_qsa_gather_check(&a, report);
-}
+static const struct array arrays[] = {
+    {"k_cache", ARRAY_IN},  {"v_cache", ARRAY_IN},  {"block_table", ARRAY_POISONED},
+    {"sel", ARRAY_IN},      {"k_out", ARRAY_EXACT}, {"v_out", ARRAY_EXACT},
+};
 
 /* The selection that a case names, before `skip`: entry i of an endless row. */
 static int32_t token_at(const struct case_line *c, const uint32_t *blocks, uint64_t i)
@@ -123,59 +85,17 @@ static bool fill_selection(const struct case_line *c, uint32_t count, int32_t *s
     return true;
 }
 
-static bool fill(const struct case_line *c, struct instance *in, struct qsa_cache *cache)
+static bool fill(const struct case_line *c, struct instance *in)
 {
     uint32_t len = case_u32(c, "len"), count = case_u32(c, "count");
     int32_t *sel = instance_data(in, "sel");
     uint8_t *used = calloc((size_t)len + 1, 1);
     bool fine = used && (!len || fill_selection(c, count, sel));
     for (uint32_t i = 0; fine && i < count && len; i++) used[sel[i]] = 1;
-    fine = fine && qsa_cache_fill(cache, in, used, case_enum_is(c, "fault", "table"));
+    fine = fine && qsa_cache_fill(c, in, used, case_enum_is(c, "fault", "table"));
     if (case_enum_is(c, "fault", "selection") && count) sel[count - 1] = (int32_t)len;
     free(used);
     return fine;
-}
-
-static bool build(const struct case_line *c, struct instance *in)
-{
-    struct qsa_cache cache;
-    uint64_t count = case_u32(c, "count"), nkv = case_u32(c, "nkv"), hd = case_u32(c, "hd");
-    uint64_t sel_shape[] = {count}, out_shape[] = {count, nkv, hd};
-    bool fine =
-        qsa_cache_make(&cache, c, in, case_u32(c, "len"), (uint32_t)nkv, (uint32_t)hd, "regime") &&
-        instance_add(in, "sel", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 1, sel_shape, "slot") &&
-        instance_add(in, "k_out", DTYPE_BF16, ROLE_OUT, CONTRACT_EXACT, 3, out_shape,
-                     "slot,head,dim") &&
-        instance_add(in, "v_out", DTYPE_BF16, ROLE_OUT, CONTRACT_EXACT, 3, out_shape,
-                     "slot,head,dim") &&
-        fill(c, in, &cache);
-    qsa_cache_free(&cache);
-    return fine;
-}
-
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct gpu_qsa_gather a;
-    gpu_args(c, in, &a);
-    a.k_cache = &buffers[instance_index(in, "k_cache")];
-    a.v_cache = &buffers[instance_index(in, "v_cache")];
-    a.block_table = &buffers[instance_index(in, "block_table")];
-    a.sel = &buffers[instance_index(in, "sel")];
-    a.k_out = &buffers[instance_index(in, "k_out")];
-    a.v_out = &buffers[instance_index(in, "v_out")];
-    return gpu_qsa_gather(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct ref_qsa_gather g;
-    ref_args(c, in, &g);
-    ref_qsa_gather(&g, (uint16_t *)(void *)e[instance_index(in, "k_out")].exact,
-                   (uint16_t *)(void *)e[instance_index(in, "v_out")].exact);
 }
 
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
@@ -195,57 +115,28 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     qsa_sample_pages(c, r, index);
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"len", "count", "ratio", "block", "nkv", "hd"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        if (rng_one_in(r, 6))
-            case_set_int(c, "spare", rng_range(r, -3, 3));
-        else
-            qsa_absurd_param(c, r, keys, 6);
-    }
-}
-
-static bool edit_skip(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t count = case_int(base, "count"), skipped = rng_range(r, 1, count - 1);
-    if (count < 2) return false;
-    case_set_int(changed, "skip", case_int(base, "skip") + skipped);
-    case_set_int(changed, "count", count - skipped);
-    return true;
-}
-
-static int64_t skipped_slot(const struct case_line *base, const struct case_line *changed,
-                            int64_t row)
-{
-    return row + case_int(changed, "skip") - case_int(base, "skip");
-}
-
 static const struct relation relations[] = {
-    {"pages-permuted", RELATION_SAME_BITS, qsa_edit_pages, NULL},
-    {"block-size-changed", RELATION_SAME_BITS, qsa_edit_block, NULL},
-    {"first-slots-dropped", RELATION_SAME_BITS, edit_skip, skipped_slot},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+    {QSA_PAGES_PERMUTED},
+    {QSA_BLOCK_SIZE_CHANGED},
+    {"first-slots-dropped", RELATION_SAME_BITS, "count >= 2",
+     "skip = skip + draw(1, count - 1), count = count + skip - new.skip", "row + new.skip - skip"},
+    {0}};
 
 const struct op op_qsa_gather = {
     .name = "qsa_gather",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary = "selected tokens copied out of their pages",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = (const struct step[]){{&interface_qsa_gather}, {0}},
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "len count ratio block nkv hd spare",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
+    .lay_out = qsa_lay_out,
+    .fill = fill,
 };

@@ -1,10 +1,7 @@
-/* The numbers and the data of a QSA pipeline. */
+/* The data and the samples of a QSA pipeline. */
 #include "harness/ops/qsa_pipeline.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-enum { STREAM_RAW = 11, STREAM_K_NORM = 12, STREAM_QK = 13, STREAM_Q_NORM = 14, TC_ROWS = 16 };
+enum { STREAM_RAW = 11, STREAM_QK = 13 };
 /* Sampled positions from here on have one attention head: attention is slow on the CPU. */
 enum { LONG = 2000 };
 
@@ -14,151 +11,50 @@ const char *const qsa_index_regimes[] = {
     "offset",         "near_eps",  "huge",         "subnormal", "noise",  NULL};
 enum { INDEX_REGIMES = sizeof qsa_index_regimes / sizeof *qsa_index_regimes - 1 };
 
-void qsa_pipeline_read(const struct case_line *c, struct qsa_pipeline *p)
-{
-    uint32_t heads = case_u32(c, "heads"), ihd = case_u32(c, "ihd");
-    memset(p, 0, sizeof *p);
-    p->rows = case_has(c, "rows") ? case_u32(c, "rows") : 1;
-    p->first_pos = case_u32(c, "pos");
-    p->len = p->rows ? qsa_sum_u32((uint64_t)p->first_pos + p->rows, 0) : 0;
-    p->topk = case_u32(c, "topk");
-    p->ratio = case_u32(c, "ratio");
-    p->blocks = p->ratio ? p->len / p->ratio : 0;
-    p->heads = heads;
-    p->ihd = ihd;
-    p->rot = case_u32(c, "rot");
-    p->qkw = qsa_sum_u32((uint64_t)heads * ihd, case_has(c, "qkpad") ? case_int(c, "qkpad") : 0);
-    p->tensor_core = case_has(c, "scorer") && case_enum_is(c, "scorer", "tc");
-    p->buffer_rows = p->rows;
-    if (p->tensor_core)
-        p->buffer_rows = qsa_sum_u32(((uint64_t)p->rows + TC_ROWS - 1) / TC_ROWS * TC_ROWS, 0);
-    p->score_stride = qsa_sum_u32(p->blocks, case_has(c, "pad") ? case_int(c, "pad") : 0);
-    p->theta = (float)case_real(c, "theta");
-    p->eps = (float)case_real(c, "eps");
-    p->block = case_u32(c, "block");
-    p->table_len = qsa_table_len(c, p->len);
-    p->nq = case_u32(c, "nq");
-    p->nkv = case_u32(c, "nkv");
-    p->hd = case_u32(c, "hd");
-    p->scale = qsa_attention_scale(c);
-}
-
 /* Regimes that live on signs keep them: channels that a rotation would mix hold 0. */
-static struct qsa_data index_data(const struct qsa_pipeline *p, const struct case_line *c,
-                                  uint32_t stream, enum field_kind kind)
+static struct qsa_data index_data(const struct case_line *c, uint32_t stream, enum field_kind kind)
 {
-    struct qsa_data d = qsa_data_make(c, "index", stream, kind, p->ihd);
+    struct qsa_data d = qsa_data_make(c, "index", stream, kind, case_u32(c, "ihd"));
     d.f.huge = 0x1p60;
-    d.group = p->heads;
-    if (qsa_regime_of_signs(c, "index")) d.mute = p->rot;
+    d.group = case_u32(c, "heads");
+    if (qsa_regime_of_signs(c, "index")) d.mute = case_u32(c, "rot");
     return d;
 }
 
-/* A block of equal raw keys pools to that key: rows are keyed by block where the regime is about
- * blocks. */
-static uint64_t raw_row(const struct qsa_pipeline *p, const struct case_line *c, uint64_t token)
+/* Raw keys of tokens behind the last complete block are poison. A block of equal raw keys pools to
+ * that key: rows are keyed by block where the regime is about blocks. */
+bool qsa_pipeline_fill_raw_keys(const struct filling *f)
 {
-    return qsa_regime_of_signs(c, "index") ? token / p->ratio : token;
-}
-
-/* Raw keys of tokens behind the last complete block are poison. */
-static void fill_raw_keys(const struct qsa_pipeline *p, const struct case_line *c,
-                          struct instance *in)
-{
-    struct qsa_data d = index_data(p, c, STREAM_RAW, FIELD_KEY);
-    uint16_t *out = instance_data(in, "raw_keys");
+    const struct case_line *c = f->c;
+    struct qsa_data d = index_data(c, STREAM_RAW, FIELD_KEY);
+    uint64_t ratio = case_u32(c, "ratio"), tokens = case_number_u32(c, "blocks") * ratio;
     int64_t change = case_has(c, "change") ? case_int(c, "change") : -1;
-    poison_fill(out, DTYPE_BF16, (uint64_t)p->len * p->ihd, in->poison);
-    for (uint64_t token = 0; token < (uint64_t)p->blocks * p->ratio; token++) {
-        uint64_t row = raw_row(p, c, token);
+    bool by_block = qsa_regime_of_signs(c, "index");
+    for (uint64_t token = 0; token < tokens; token++) {
+        uint64_t row = by_block ? token / ratio : token;
         bool changed = change >= 0 && token >= (uint64_t)change;
-        qsa_data_store(&d, changed ? qsa_changed_row(row) : row, DTYPE_BF16, out + token * p->ihd);
+        qsa_data_store(&d, changed ? qsa_changed_row(row) : row, DTYPE_BF16,
+                       f->t->data + 2 * token * d.f.cols);
     }
-}
-
-static void fill_queries(const struct qsa_pipeline *p, const struct case_line *c,
-                         struct instance *in)
-{
-    struct qsa_data d = index_data(p, c, STREAM_QK, FIELD_QUERY);
-    uint16_t *qk = instance_data(in, "qk");
-    poison_fill(qk, DTYPE_BF16, (uint64_t)p->rows * p->qkw, in->poison);
-    for (uint64_t row = 0; row < p->rows; row++) {
-        for (uint64_t h = 0; h < p->heads; h++)
-            qsa_data_store(&d, (p->first_pos + row) * p->heads + h, DTYPE_BF16,
-                           qk + row * p->qkw + h * p->ihd);
-    }
-    qsa_attention_queries(c, "regime", p->rows, p->first_pos, p->nq, p->hd, instance_data(in, "q"));
-}
-
-/* Which tokens are attended is for the kernels to choose, so every token of the sequence has data.
- */
-static bool build_cache(const struct qsa_pipeline *p, const struct case_line *c,
-                        struct instance *in)
-{
-    struct qsa_cache cache = {.len = 0};
-    uint8_t *used = malloc((size_t)p->len + 1);
-    bool fine = used && qsa_cache_make(&cache, c, in, p->len, p->nkv, p->hd, "regime");
-    if (fine) {
-        memset(used, 1, p->len);
-        fine = qsa_cache_fill(&cache, in, used, false);
-    }
-    free(used);
-    qsa_cache_free(&cache);
-    return fine;
-}
-
-static bool add_inputs(const struct qsa_pipeline *p, struct instance *in)
-{
-    uint64_t raw_shape[] = {p->len, p->ihd}, norm_shape[] = {p->ihd},
-             qk_shape[] = {p->rows, p->qkw};
-    uint64_t q_shape[] = {p->rows, p->nq, p->hd};
-    return instance_add(in, "raw_keys", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 2, raw_shape,
-                        "token,dim") &&
-           instance_add(in, "k_norm_w", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 1, norm_shape, "dim") &&
-           instance_add(in, "qk", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 2, qk_shape, "row,dim") &&
-           instance_add(in, "q_norm_w", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 1, norm_shape, "dim") &&
-           instance_add(in, "q", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 3, q_shape, "row,head,dim");
-}
-
-/* Queries and scores for the tensor cores are allocated in sixteens of rows; what the padding rows
- * hold is nobody's business. */
-static bool add_outputs(const struct qsa_pipeline *p, struct instance *in)
-{
-    uint64_t key_shape[] = {p->blocks, p->ihd}, q_shape[] = {p->rows, p->heads, p->ihd};
-    uint64_t q_stride[] = {(uint64_t)p->heads * p->ihd, p->ihd, 1};
-    uint64_t score_shape[] = {p->rows, p->blocks}, score_stride[] = {p->score_stride, 1};
-    uint64_t list_shape[] = {p->rows, p->topk};
-    if (!instance_add(in, "block_keys", DTYPE_BF16, ROLE_OUT, CONTRACT_EXACT, 2, key_shape,
-                      "block,dim"))
-        return false;
-    struct tensor *q =
-        instance_add_strided(in, "q_index", DTYPE_F32, ROLE_OUT, CONTRACT_EXACT, 3, q_shape,
-                             q_stride, 0, p->buffer_rows * q_stride[0], "row,head,dim");
-    struct tensor *scores = instance_add_strided(
-        in, "scores", DTYPE_F32, ROLE_OUT, p->tensor_core ? CONTRACT_BOUND : CONTRACT_EXACT, 2,
-        score_shape, score_stride, 0, (uint64_t)p->buffer_rows * p->score_stride, "row,block");
-    struct tensor *lists =
-        instance_add(in, "lists", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2, list_shape, "row,slot");
-    if (!q || !scores || !lists || in->n_tensors == INSTANCE_TENSORS_MAX) return false;
-    q->free_from = p->rows * q_stride[0];
-    scores->free_from = (uint64_t)p->rows * p->score_stride;
-    struct tensor *selection = &in->tensors[in->n_tensors++];
-    *selection = *lists;
-    selection->name = "selection";
-    selection->contract = CONTRACT_SELECT;
-    selection->alias_of = (int32_t)instance_index(in, "lists");
     return true;
 }
 
-bool qsa_pipeline_build(const struct qsa_pipeline *p, const struct case_line *c,
-                        struct instance *in)
+bool qsa_pipeline_fill_index_queries(const struct filling *f)
 {
-    if (!add_inputs(p, in) || !build_cache(p, c, in) || !add_outputs(p, in)) return false;
-    qsa_norm_fill(c, STREAM_K_NORM, p->ihd, instance_data(in, "k_norm_w"));
-    qsa_norm_fill(c, STREAM_Q_NORM, p->ihd, instance_data(in, "q_norm_w"));
-    fill_raw_keys(p, c, in);
-    fill_queries(p, c, in);
+    const struct case_line *c = f->c;
+    struct qsa_data d = index_data(c, STREAM_QK, FIELD_QUERY);
+    uint64_t rows = case_number_u32(c, "rows"), width = case_number_u32(c, "qkw");
+    for (uint64_t row = 0; row < rows; row++) {
+        for (uint64_t h = 0; h < d.group; h++)
+            qsa_data_store(&d, (case_u32(c, "pos") + row) * d.group + h, DTYPE_BF16,
+                           f->t->data + 2 * (row * width + h * d.f.cols));
+    }
     return true;
+}
+
+bool qsa_pipeline_fill_cache(const struct case_line *c, struct instance *in)
+{
+    return qsa_cache_fill(c, in, NULL, false);
 }
 
 /* The position of the last row, and a budget, such that selection just begins to matter, or just
@@ -207,26 +103,4 @@ void qsa_pipeline_sample(struct case_line *c, struct rng *r, enum tier tier, uin
     if (case_int(c, "pos") < LONG) return;
     case_set_int(c, "nq", 1);
     case_set_int(c, "nkv", 1);
-}
-
-void qsa_pipeline_absurd(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"pos", "topk",  "ratio", "heads", "ihd",
-                                       "rot", "block", "nq",    "nkv",   "hd"};
-    switch (rng_u32(r) % 12) {
-    case 0:
-        case_set_real(c, "theta", qsa_absurd_real(r));
-        break;
-    case 1:
-        case_set_real(c, "eps", qsa_absurd_real(r));
-        break;
-    case 2:
-        case_set_real(c, "scale", qsa_absurd_real(r));
-        break;
-    case 3:
-        case_set_int(c, "spare", rng_range(r, -3, 3));
-        break;
-    default:
-        qsa_absurd_param(c, r, keys, 10);
-    }
 }

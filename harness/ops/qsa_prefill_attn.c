@@ -49,71 +49,22 @@ static const char *const always[] = {
     "qsa_prefill_attn:rows=4,pos=3,topk=300,ratio=1,block=1,nq=3,nkv=3,hd=96,holes=all,seed=0x3b",
     NULL};
 
-/* Tokens up to the last row's position. */
-static uint64_t sequence_length(const struct case_line *c)
-{
-    uint64_t rows = case_u32(c, "rows");
-    return rows ? case_u32(c, "pos") + rows : 0;
-}
+static const struct number numbers[] = {
+    {"first_pos", "pos"},
+    {"seq_len", "rows ? pos + rows : 0"}, /* tokens up to the last row's position */
+    {"block_size", "block"},
+    {"table_len", QSA_TABLE_LEN},
+    {"inv_sqrt_d", QSA_SCALE},
+};
 
-static void gpu_args(const struct case_line *c, const struct instance *in,
-                     struct gpu_qsa_prefill_attn *a)
-{
-    *a = (struct gpu_qsa_prefill_attn){.rows = case_u32(c, "rows"),
-                                       .table_len = qsa_table_len(c, sequence_length(c)),
-                                       .first_pos = case_u32(c, "pos"),
-                                       .topk = case_u32(c, "topk"),
-                                       .ratio = case_u32(c, "ratio"),
-                                       .block_size = case_u32(c, "block"),
-                                       .nq = case_u32(c, "nq"),
-                                       .nkv = case_u32(c, "nkv"),
-                                       .hd = case_u32(c, "hd"),
-                                       .inv_sqrt_d = qsa_attention_scale(c)};
-    if (!in) return;
-    a->num_pages = qsa_num_pages(in);
-    a->host_block_table = instance_data(in, "block_table");
-    a->host_lists = instance_data(in, "lists");
-}
-
-static void ref_args(const struct case_line *c, const struct instance *in,
-                     struct ref_qsa_prefill_attn *g)
-{
-    struct gpu_qsa_prefill_attn a;
-    gpu_args(c, in, &a);
-    *g = (struct ref_qsa_prefill_attn){.rows = a.rows,
-                                       .table_len = a.table_len,
-                                       .num_pages = a.num_pages,
-                                       .first_pos = a.first_pos,
-                                       .topk = a.topk,
-                                       .ratio = a.ratio,
-                                       .block_size = a.block_size,
-                                       .nq = a.nq,
-                                       .nkv = a.nkv,
-                                       .hd = a.hd,
-                                       .inv_sqrt_d = a.inv_sqrt_d,
-                                       .block_table = a.host_block_table,
-                                       .lists = a.host_lists};
-    if (!in) return;
-    g->q = instance_data(in, "q");
-    g->k_cache = instance_data(in, "k_cache");
-    g->v_cache = instance_data(in, "v_cache");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_qsa_prefill_attn g;
-    ref_args(c, in, &g);
-    return ref_qsa_prefill_attn_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_qsa_prefill_attn a;
-    gpu_args(c, in, &a);
-    return gpu_qsa_prefill_attn_check(&a, report);
-}
+static const struct array arrays[] = {
+    {"k_cache", ARRAY_IN},
+    {"v_cache", ARRAY_IN},
+    {"block_table", ARRAY_POISONED},
+    {"q", ARRAY_IN, qsa_attention_fill_queries},
+    {"lists", ARRAY_IN},
+    {"attn_out", ARRAY_BOUND},
+};
 
 /* The blocks that the row at a position lists, at most topk of those complete there. */
 static uint32_t pick_blocks(const struct case_line *c, uint64_t pos, uint32_t *blocks)
@@ -191,7 +142,7 @@ static bool fill_lists(const struct case_line *c, struct instance *in, uint8_t *
 {
     uint32_t rows = case_u32(c, "rows"), topk = case_u32(c, "topk"), ratio = case_u32(c, "ratio");
     int32_t *lists = instance_data(in, "lists");
-    uint32_t *blocks = malloc((sequence_length(c) / ratio + 1) * sizeof *blocks);
+    uint32_t *blocks = malloc((case_number_u32(c, "seq_len") / ratio + 1) * sizeof *blocks);
     for (uint32_t row = 0; blocks && row < rows; row++) {
         uint64_t pos = (uint64_t)case_u32(c, "pos") + row;
         uint32_t n = pick_blocks(c, pos, blocks);
@@ -207,59 +158,20 @@ static bool fill_lists(const struct case_line *c, struct instance *in, uint8_t *
     return blocks != NULL;
 }
 
-static bool build(const struct case_line *c, struct instance *in)
+static bool fill(const struct case_line *c, struct instance *in)
 {
-    struct qsa_cache cache = {.len = 0};
-    uint32_t rows = case_u32(c, "rows"), nq = case_u32(c, "nq"), hd = case_u32(c, "hd");
-    uint64_t q_shape[] = {rows, nq, hd}, list_shape[] = {rows, case_u32(c, "topk")};
-    uint64_t len = sequence_length(c);
-    uint8_t *used = calloc(len + 1, 1);
-    bool fine =
-        used && qsa_cache_make(&cache, c, in, (uint32_t)len, case_u32(c, "nkv"), hd, "regime") &&
-        instance_add(in, "q", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 3, q_shape, "row,head,dim") &&
-        instance_add(in, "lists", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 2, list_shape, "row,slot") &&
-        instance_add(in, "attn_out", DTYPE_BF16, ROLE_OUT, CONTRACT_BOUND, 3, q_shape,
-                     "row,head,dim") &&
-        fill_lists(c, in, used) &&
-        qsa_cache_fill(&cache, in, used, case_int(c, "fault") == FAULT_TABLE);
-    if (fine)
-        qsa_attention_queries(c, "regime", rows, case_u32(c, "pos"), nq, hd,
-                              instance_data(in, "q"));
+    uint8_t *used = calloc((size_t)case_number(c, "seq_len") + 1, 1);
+    bool fine = used && fill_lists(c, in, used) &&
+                qsa_cache_fill(c, in, used, case_enum_is(c, "fault", "table"));
     free(used);
-    qsa_cache_free(&cache);
     return fine;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
+static void sharpen(const struct case_line *c, const struct instance *in, struct expected *e)
 {
-    struct gpu_qsa_prefill_attn a;
-    gpu_args(c, in, &a);
-    a.q = &buffers[instance_index(in, "q")];
-    a.k_cache = &buffers[instance_index(in, "k_cache")];
-    a.v_cache = &buffers[instance_index(in, "v_cache")];
-    a.block_table = &buffers[instance_index(in, "block_table")];
-    a.lists = &buffers[instance_index(in, "lists")];
-    a.attn_out = &buffers[instance_index(in, "attn_out")];
-    return gpu_qsa_prefill_attn(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct ref_qsa_prefill_attn g;
-    struct expected *out = &e[instance_index(in, "attn_out")];
-    ref_args(c, in, &g);
-    ref_qsa_prefill_attn(&g, model, out->value, out->bound);
-    for (uint32_t row = 0; row < g.rows; row++) {
-        uint64_t attended = ((uint64_t)g.first_pos + row + 1) % g.ratio;
-        uint64_t elems = (uint64_t)g.nq * g.hd;
-        for (uint32_t i = 0; i < g.topk; i++)
-            attended += g.lists[(uint64_t)row * g.topk + i] >= 0 ? g.ratio : 0;
-        qsa_attention_exact(c, "regime", attended, elems, out->bound + row * elems);
-    }
+    struct ref_qsa_prefill_attn g = {0};
+    step_ref_arguments(c->op->steps, c, in, &g, NULL);
+    qsa_attention_exact_rows(c, &g, e[instance_index(in, "attn_out")].bound);
 }
 
 /* exact_int wants powers of two of attended tokens: whole blocks without a tail in the first row.
@@ -301,71 +213,34 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     if (case_enum_is(c, "regime", "exact_int")) make_countable(c, r);
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"rows", "pos", "topk", "ratio", "block", "nq", "nkv", "hd"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        if (rng_one_in(r, 6))
-            case_set_real(c, "scale", qsa_absurd_real(r));
-        else if (rng_one_in(r, 6))
-            case_set_int(c, "spare", rng_range(r, -3, 3));
-        else
-            qsa_absurd_param(c, r, keys, 8);
-    }
-}
-
-static bool edit_holes(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_enum_is(base, "holes", "all")) return false;
-    case_set_enum(changed, "holes", case_enum_is(base, "holes", "front") ? "alternate" : "front");
-    return true;
-}
-
-static bool edit_later(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t pos = case_int(base, "pos"), rows = case_int(base, "rows");
-    if (case_int(base, "change") >= 0 || rows < 2) return false;
-    case_set_int(changed, "change", rng_range(r, pos + 1, pos + rows - 1));
-    return true;
-}
-
-static int64_t row_before_change(const struct case_line *base, const struct case_line *changed,
-                                 int64_t row)
-{
-    return case_int(base, "pos") + row < case_int(changed, "change") ? row : -1;
-}
-
 static const struct relation relations[] = {
-    {"pages-permuted", RELATION_SAME_BITS, qsa_edit_pages, NULL},
-    {"block-size-changed", RELATION_SAME_BITS, qsa_edit_block, NULL},
-    {"row-alone", RELATION_SAME_BITS, qsa_edit_alone, qsa_base_row},
-    {"first-rows-dropped", RELATION_SAME_BITS, qsa_edit_chunk, qsa_base_row},
-    {"later-tokens-changed", RELATION_SAME_BITS, edit_later, row_before_change},
-    {"holes-moved", RELATION_SAME_LIMITS, edit_holes, NULL},
-    {"values-doubled", RELATION_DOUBLED, qsa_attention_edit_double, NULL},
-    {"scale-folded", RELATION_SAME_BITS, qsa_attention_edit_fold, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+    {QSA_PAGES_PERMUTED},
+    {QSA_BLOCK_SIZE_CHANGED},
+    {QSA_ROW_ALONE},
+    {QSA_FIRST_ROWS_DROPPED},
+    {QSA_LATER_TOKENS_CHANGED},
+    {"holes-moved", RELATION_SAME_LIMITS, "!holes.all", "holes = holes.front ? alternate : front"},
+    {QSA_VALUES_DOUBLED},
+    {QSA_SCALE_FOLDED},
+    {0}};
 
 const struct op op_qsa_prefill_attn = {
     .name = "qsa_prefill_attn",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary = "attention over listed blocks and the tail",
     .contract = CONTRACT_BOUND,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = (const struct step[]){{&interface_qsa_prefill_attn}, {0}},
     .presets = presets,
     .always = always,
     .model = &qsa_attention_model,
     .relations = relations,
+    .wild = "rows pos topk ratio block nq nkv hd scale spare",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
+    .lay_out = qsa_lay_out,
+    .fill = fill,
+    .sharpen = sharpen,
 };

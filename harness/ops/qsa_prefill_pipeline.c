@@ -54,51 +54,53 @@ static const char *const always[] = {
     "qsa_prefill_pipeline:rows=17,pos=0,topk=3,scorer=tc,ihd=128,rot=64,seed=0x3a",
     "qsa_prefill_pipeline:rows=3,pos=0,topk=2048,ratio=2,block=2,seed=0x3b", NULL};
 
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct qsa_pipeline p;
-    qsa_pipeline_read(c, &p);
-    return qsa_pipeline_ref_accepts(&p, in, why);
-}
+static const struct number numbers[] = {
+    {"qkw", "heads*ihd + qkpad"},
+    QSA_PIPELINE_NUMBERS,
+    {"score_stride", "blocks + pad"},
+    {"buffer_rows", "scorer.tc ? ceil(rows/16)*16 : rows"},
+};
 
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct qsa_pipeline p;
-    qsa_pipeline_read(c, &p);
-    return qsa_pipeline_gpu_check(&p, in, report);
-}
+static const struct step steps[] = {
+    {&interface_qsa_block_pool, QSA_POOL_BINDINGS},
+    {&interface_qsa_qprep_rows, QSA_QPREP_BINDINGS},
+    {&interface_qsa_score_rows, QSA_SCORE_BINDINGS, "scorer.rows"},
+    {&interface_qsa_score_rows_tc, QSA_SCORE_BINDINGS, "scorer.tc"},
+    {&interface_qsa_topk_rows},
+    {&interface_qsa_prefill_attn, QSA_ATTENTION_BINDINGS},
+    {0}};
 
-static bool build(const struct case_line *c, struct instance *in)
-{
-    struct qsa_pipeline p;
-    qsa_pipeline_read(c, &p);
-    uint64_t list_shape[] = {p.rows, p.topk}, out_shape[] = {p.rows, p.nq, p.hd};
-    return qsa_pipeline_build(&p, c, in) &&
-           instance_add(in, "out", DTYPE_BF16, ROLE_OUT, CONTRACT_BOUND, 3, out_shape,
-                        "row,head,dim") &&
-           instance_add(in, "legal", DTYPE_I32, ROLE_OUT, CONTRACT_ANY, 2, list_shape, "row,slot");
-}
+/* Queries and scores for the tensor cores are allocated in sixteens of rows; what the padding rows
+ * hold is nobody's business. */
+static const struct array arrays[] = {
+    QSA_PIPELINE_INPUTS,
+    {"block_keys", ARRAY_EXACT},
+    {"q_index", ARRAY_EXACT, .dtype = DTYPE_F32, .shape = "buffer_rows, heads, ihd",
+     .owned = "rows, heads, ihd", .dims = "row,head,dim", .loose = true},
+    {"scores", ARRAY_EXACT, .when = "scorer.rows"},
+    {"scores", ARRAY_BOUND, .when = "scorer.tc"},
+    {"lists", ARRAY_EXACT},
+    {"selection", ARRAY_SELECT, .alias_of = "lists"},
+    {"out", ARRAY_BOUND},
+    {"legal", ARRAY_SCRATCH},
+};
 
 static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
                               const struct instance *in, const struct gpu_buffer *buffers,
                               struct gpu_report *report)
 {
-    struct qsa_pipeline p;
-    struct qsa_run r = {&p, in, buffers, &targets[0], report};
-    bool all = false;
-    qsa_pipeline_read(c, &p);
-    uint64_t bytes = (uint64_t)p.rows * p.topk * sizeof(int32_t);
-    int32_t *legal = malloc(bytes + 1);
-    enum gpu_status status = legal ? qsa_run_pool(&r) : GPU_INFRA;
-    if (status == GPU_OK) status = qsa_run_qprep_rows(&r, "q_index");
-    if (status == GPU_OK) status = qsa_run_score_rows(&r, "scores");
-    if (status == GPU_OK) status = qsa_run_topk(&r);
-    if (status == GPU_OK) status = qsa_run_read_lists(&r, legal, &all);
-    if (status == GPU_OK) status = qsa_run_upload(&r, "legal", legal, bytes);
-    if (status == GPU_OK) status = qsa_run_attention(&r, legal, all ? "lists" : "legal", "out");
-    free(legal);
+    struct qsa_run r = {c, in, buffers, &targets[0], report, NULL, false};
+    r.legal = malloc(instance_find(in, "lists")->elems * sizeof *r.legal + 1);
+    enum gpu_status status = r.legal ? GPU_OK : GPU_INFRA;
+    for (const struct step *step = steps; step->kernel && status == GPU_OK; step++) {
+        if (step->kernel == &interface_qsa_prefill_attn) {
+            status = qsa_run_read_lists(&r);
+            if (status == GPU_OK) status = qsa_run_attention(&r);
+        } else {
+            status = qsa_run_step(&r, step);
+        }
+    }
+    free(r.legal);
     return status;
 }
 
@@ -107,7 +109,6 @@ static void oracle(const struct case_line *c, const struct instance *in,
                    struct expected *e)
 {
     struct qsa_judge j = {.c = c, .in = in, .model = model, .got = got, .e = e};
-    qsa_pipeline_read(c, &j.p);
     if (!qsa_judge_open(&j)) return;
     qsa_judge_keys_and_queries(&j);
     qsa_judge_lists(&j);
@@ -131,82 +132,36 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_int(c, "rows", rng_pick(r, rows, case_int(c, "pos") < 2000 ? 8 : 3));
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        switch (rng_u32(r) % 8) {
-        case 0:
-            case_set_int(c, "qkpad", rng_range(r, -2, 2));
-            break;
-        case 1:
-            case_set_int(c, "pad", rng_range(r, -2, 2));
-            break;
-        case 2:
-            case_set_enum(c, "scorer", "tc");
-            break;
-        default:
-            qsa_pipeline_absurd(c, r);
-        }
-    }
-    if (rng_one_in(r, 30)) case_set_int(c, "rows", 0);
-}
-
-static bool edit_later(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t pos = case_int(base, "pos"), rows = case_int(base, "rows");
-    if (case_int(base, "change") >= 0 || rows < 2) return false;
-    case_set_int(changed, "change", rng_range(r, pos + 1, pos + rows - 1));
-    return true;
-}
-
-static int64_t row_before_change(const struct case_line *base, const struct case_line *changed,
-                                 int64_t row)
-{
-    return case_int(base, "pos") + row < case_int(changed, "change") ? row : -1;
-}
-
-enum { RELATIONS_ON_ROWS = 3, RELATION_VALUES_DOUBLED = 3 };
-
-static const struct relation relations[] = {
-    {"row-alone", RELATION_SAME_BITS, qsa_edit_alone, qsa_base_row},
-    {"first-rows-dropped", RELATION_SAME_BITS, qsa_edit_chunk, qsa_base_row},
-    {"later-tokens-changed", RELATION_SAME_BITS, edit_later, row_before_change},
-    {"values-doubled", RELATION_DOUBLED, qsa_attention_edit_double, NULL},
-    {"pages-permuted", RELATION_SAME_BITS, qsa_edit_pages, NULL},
-    {"block-size-changed", RELATION_SAME_BITS, qsa_edit_block, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
 /* Block keys have no query rows, and a row of scores is as wide as the last row's blocks. */
-static bool covers(const struct relation *relation, const struct tensor *output)
-{
-    bool attention = !strcmp(output->name, "out");
-    if (relation == &relations[RELATION_VALUES_DOUBLED]) return attention;
-    if (relation >= &relations[RELATIONS_ON_ROWS]) return true;
-    return attention || !strcmp(output->name, "q_index") || !strcmp(output->name, "lists");
-}
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+#define OF_ROWS "out, q_index, lists"
+static const struct relation relations[] = {
+    {QSA_ROW_ALONE, .outputs = OF_ROWS},
+    {QSA_FIRST_ROWS_DROPPED, .outputs = OF_ROWS},
+    {QSA_LATER_TOKENS_CHANGED, .outputs = OF_ROWS},
+    {QSA_VALUES_DOUBLED, .outputs = "out"},
+    {QSA_PAGES_PERMUTED},
+    {QSA_BLOCK_SIZE_CHANGED},
+    {0}};
 
 const struct op op_qsa_prefill_pipeline = {
     .name = "qsa_prefill_pipeline",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary =
         "consecutive queries from raw keys to attention: pool, qprep, scores, top-k, attention",
     .contract = CONTRACT_SELECT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = steps,
     .presets = presets,
     .always = always,
     .model = &qsa_attention_model,
     .relations = relations,
-    .relation_covers = covers,
+    .wild = "rows pos topk ratio heads ihd rot block nq nkv hd theta eps scale spare qkpad pad scorer",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
+    .lay_out = qsa_lay_out,
+    .fill = qsa_pipeline_fill_cache,
     .launch = launch,
     .oracle = oracle,
 };

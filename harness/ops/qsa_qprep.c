@@ -30,89 +30,25 @@ static const char *const always[] = {
     "qsa_qprep:heads=1,hd=1024,rot=1024,pos=0,seed=0x3a",
     "qsa_qprep:heads=2,hd=32,rot=2,pos=2147483647,theta=10000,seed=0x3b", NULL};
 
-static void gpu_args(const struct case_line *c, struct gpu_qsa_qprep *a)
-{
-    *a = (struct gpu_qsa_qprep){.n_heads = case_u32(c, "heads"),
-                                .hd = case_u32(c, "hd"),
-                                .rot = case_u32(c, "rot"),
-                                .pos = case_u32(c, "pos"),
-                                .theta = (float)case_real(c, "theta"),
-                                .eps = (float)case_real(c, "eps")};
-}
+static const struct number numbers[] = {
+    {"n_heads", "heads"},
+    {"ends_of_range", "regime.zeros || regime.bits || regime.overflow || regime.query_specials"},
+};
 
-static void ref_args(const struct case_line *c, const struct instance *in,
-                     struct ref_qsa_qprep_rows *g)
+static bool fill_queries(const struct filling *f)
 {
-    struct gpu_qsa_qprep a;
-    gpu_args(c, &a);
-    *g = (struct ref_qsa_qprep_rows){.rows = 1,
-                                     .first_pos = a.pos,
-                                     .qkw = qsa_sum_u32((uint64_t)a.n_heads * a.hd, 0),
-                                     .n_heads = a.n_heads,
-                                     .hd = a.hd,
-                                     .rot = a.rot,
-                                     .theta = a.theta,
-                                     .eps = a.eps};
-    if (!in) return;
-    g->qk = instance_data(in, "q_in");
-    g->q_norm_w = instance_data(in, "q_norm_w");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_qsa_qprep_rows g;
-    ref_args(c, in, &g);
-    return ref_qsa_qprep_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_qsa_qprep a;
-    gpu_args(c, &a);
-    return gpu_qsa_qprep_check(&a, report);
-}
-
-static bool build(const struct case_line *c, struct instance *in)
-{
-    uint32_t heads = case_u32(c, "heads"), hd = case_u32(c, "hd"), first = case_u32(c, "first");
-    uint64_t shape[] = {heads, hd}, norm_shape[] = {hd};
-    struct qsa_data d = qsa_data_make(c, "regime", STREAM_Q, FIELD_QUERY, hd);
-    d.exponent = (int)case_int(c, "double");
-    struct tensor *q =
-        instance_add(in, "q_in", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 2, shape, "head,dim");
-    if (!q ||
-        !instance_add(in, "q_norm_w", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 1, norm_shape, "dim") ||
-        !instance_add(in, "q_out", DTYPE_F32, ROLE_OUT, CONTRACT_EXACT, 2, shape, "head,dim"))
-        return false;
-    qsa_norm_fill(c, STREAM_NORM, hd, instance_data(in, "q_norm_w"));
-    q = &in->tensors[instance_index(in, "q_in")];
-    for (uint64_t h = 0; h < heads; h++)
-        qsa_data_store(&d, first + h, DTYPE_BF16, q->data + 2 * h * hd);
+    struct qsa_data d =
+        qsa_data_make(f->c, "regime", STREAM_Q, FIELD_QUERY, case_u32(f->c, "hd"));
+    d.exponent = (int)case_int(f->c, "double");
+    qsa_store_rows(&d, case_u32(f->c, "first"), f->t);
     return true;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct gpu_qsa_qprep a;
-    gpu_args(c, &a);
-    a.q_in = &buffers[instance_index(in, "q_in")];
-    a.q_norm_w = &buffers[instance_index(in, "q_norm_w")];
-    a.q_out = &buffers[instance_index(in, "q_out")];
-    return gpu_qsa_qprep(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct ref_qsa_qprep_rows g;
-    ref_args(c, in, &g);
-    ref_qsa_qprep_rows(&g, (float *)(void *)e[instance_index(in, "q_out")].exact);
-}
+static const struct array arrays[] = {
+    {"q_in", ARRAY_IN, fill_queries},
+    {"q_norm_w", ARRAY_IN, qsa_fill_norm, STREAM_NORM},
+    {"q_out", ARRAY_EXACT},
+};
 
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
@@ -127,80 +63,28 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_enum(c, "regime", regimes[index % REGIMES]);
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"heads", "hd", "rot", "pos"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        uint32_t which = rng_u32(r) % 6;
-        if (which < 2)
-            case_set_real(c, which ? "theta" : "eps", qsa_absurd_real(r));
-        else
-            qsa_absurd_param(c, r, keys, 4);
-    }
-}
-
-static bool edit_alone(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t heads = case_int(base, "heads");
-    if (heads < 2) return false;
-    case_set_int(changed, "first", case_int(base, "first") + rng_range(r, 0, heads - 1));
-    case_set_int(changed, "heads", 1);
-    return true;
-}
-
-static int64_t shifted_head(const struct case_line *base, const struct case_line *changed,
-                            int64_t row)
-{
-    return row + case_int(changed, "first") - case_int(base, "first");
-}
-
-static bool edit_double(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_real(base, "eps") != 0 || qsa_ends_of_range(base, "regime")) return false;
-    case_set_int(changed, "double", 1);
-    return true;
-}
-
-static bool edit_pos(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "rot") != 0) return false;
-    case_set_int(changed, "pos", rng_range(r, 0, 1 << 20));
-    return true;
-}
-
-static bool edit_theta(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "pos") != 0) return false;
-    case_set_real(changed, "theta", 3);
-    return true;
-}
-
 static const struct relation relations[] = {
-    {"head-alone", RELATION_SAME_BITS, edit_alone, shifted_head},
-    {"queries-doubled-without-eps", RELATION_SAME_BITS, edit_double, NULL},
-    {"position-without-rotation", RELATION_SAME_BITS, edit_pos, NULL},
-    {"theta-at-position-0", RELATION_SAME_BITS, edit_theta, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+    {"head-alone", RELATION_SAME_BITS, "heads >= 2",
+     "first = first + draw(0, heads - 1), heads = 1", "row + new.first - first"},
+    {"queries-doubled-without-eps", RELATION_SAME_BITS, "eps == 0 && !ends_of_range",
+     "double = 1"},
+    {"position-without-rotation", RELATION_SAME_BITS, "rot == 0", "pos = draw(0, 1048576)"},
+    {"theta-at-position-0", RELATION_SAME_BITS, "pos == 0", "theta = 3"},
+    {0}};
 
 const struct op op_qsa_qprep = {
     .name = "qsa_qprep",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary = "heads of one query: norm, rotation",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = (const struct step[]){{&interface_qsa_qprep}, {0}},
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "heads hd rot pos theta eps",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
 };

@@ -33,105 +33,34 @@ static const char *const always[] = {
     "qsa_qprep_rows:rows=3,pos=0,heads=1,hd=1024,rot=1024,seed=0x3a",
     "qsa_qprep_rows:rows=2,pos=2147483646,heads=3,hd=32,rot=2,theta=10000,pad=+1,seed=0x3b", NULL};
 
-static void gpu_args(const struct case_line *c, struct gpu_qsa_qprep_rows *a)
-{
-    uint32_t heads = case_u32(c, "heads"), hd = case_u32(c, "hd");
-    *a = (struct gpu_qsa_qprep_rows){.rows = case_u32(c, "rows"),
-                                     .first_pos = case_u32(c, "pos"),
-                                     .qkw = qsa_sum_u32((uint64_t)heads * hd, case_int(c, "pad")),
-                                     .n_heads = heads,
-                                     .hd = hd,
-                                     .rot = case_u32(c, "rot"),
-                                     .theta = (float)case_real(c, "theta"),
-                                     .eps = (float)case_real(c, "eps")};
-}
-
-static void ref_args(const struct case_line *c, const struct instance *in,
-                     struct ref_qsa_qprep_rows *g)
-{
-    struct gpu_qsa_qprep_rows a;
-    gpu_args(c, &a);
-    *g = (struct ref_qsa_qprep_rows){.rows = a.rows,
-                                     .first_pos = a.first_pos,
-                                     .qkw = a.qkw,
-                                     .n_heads = a.n_heads,
-                                     .hd = a.hd,
-                                     .rot = a.rot,
-                                     .theta = a.theta,
-                                     .eps = a.eps};
-    if (!in) return;
-    g->qk = instance_data(in, "qk");
-    g->q_norm_w = instance_data(in, "q_norm_w");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_qsa_qprep_rows g;
-    ref_args(c, in, &g);
-    return ref_qsa_qprep_rows_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_qsa_qprep_rows a;
-    gpu_args(c, &a);
-    return gpu_qsa_qprep_rows_check(&a, report);
-}
+static const struct number numbers[] = {
+    {"first_pos", "pos"},
+    {"n_heads", "heads"},
+    {"qkw", "heads*hd + pad"},
+    {"ends_of_range", "regime.zeros || regime.bits || regime.overflow || regime.query_specials"},
+};
 
 /* The columns behind the queries, in production the key, are poison. */
-static void fill_queries(const struct case_line *c, struct instance *in,
-                         const struct gpu_qsa_qprep_rows *a)
+static bool fill_queries(const struct filling *f)
 {
-    struct qsa_data d = qsa_data_make(c, "regime", STREAM_Q, FIELD_QUERY, a->hd);
-    uint16_t *qk = instance_data(in, "qk");
-    d.exponent = (int)case_int(c, "double");
-    d.group = a->n_heads;
-    poison_fill(qk, DTYPE_BF16, (uint64_t)a->rows * a->qkw, in->poison);
-    for (uint64_t row = 0; row < a->rows; row++) {
-        for (uint64_t h = 0; h < a->n_heads; h++)
-            qsa_data_store(&d, (a->first_pos + row) * a->n_heads + h, DTYPE_BF16,
-                           qk + row * a->qkw + h * a->hd);
+    uint64_t heads = case_u32(f->c, "heads"), hd = case_u32(f->c, "hd");
+    uint64_t first = case_u32(f->c, "pos"), rows = f->t->shape[0], width = f->t->shape[1];
+    struct qsa_data d = qsa_data_make(f->c, "regime", STREAM_Q, FIELD_QUERY, (uint32_t)hd);
+    d.exponent = (int)case_int(f->c, "double");
+    d.group = (uint32_t)heads;
+    for (uint64_t row = 0; row < rows; row++) {
+        for (uint64_t h = 0; h < heads; h++)
+            qsa_data_store(&d, (first + row) * heads + h, DTYPE_BF16,
+                           f->t->data + 2 * (row * width + h * hd));
     }
-}
-
-static bool build(const struct case_line *c, struct instance *in)
-{
-    struct gpu_qsa_qprep_rows a;
-    gpu_args(c, &a);
-    uint64_t qk_shape[] = {a.rows, a.qkw}, norm_shape[] = {a.hd};
-    uint64_t out_shape[] = {a.rows, a.n_heads, a.hd};
-    if (!instance_add(in, "qk", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 2, qk_shape, "row,dim") ||
-        !instance_add(in, "q_norm_w", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 1, norm_shape, "dim") ||
-        !instance_add(in, "q_out", DTYPE_F32, ROLE_OUT, CONTRACT_EXACT, 3, out_shape,
-                      "row,head,dim"))
-        return false;
-    qsa_norm_fill(c, STREAM_NORM, a.hd, instance_data(in, "q_norm_w"));
-    fill_queries(c, in, &a);
     return true;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct gpu_qsa_qprep_rows a;
-    gpu_args(c, &a);
-    a.qk = &buffers[instance_index(in, "qk")];
-    a.q_norm_w = &buffers[instance_index(in, "q_norm_w")];
-    a.q_out = &buffers[instance_index(in, "q_out")];
-    return gpu_qsa_qprep_rows(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct ref_qsa_qprep_rows g;
-    ref_args(c, in, &g);
-    ref_qsa_qprep_rows(&g, (float *)(void *)e[instance_index(in, "q_out")].exact);
-}
+static const struct array arrays[] = {
+    {"qk", ARRAY_POISONED, fill_queries},
+    {"q_norm_w", ARRAY_IN, qsa_fill_norm, STREAM_NORM},
+    {"q_out", ARRAY_EXACT},
+};
 
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
@@ -150,67 +79,28 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_enum(c, "regime", regimes[index % REGIMES]);
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"rows", "heads", "hd", "rot", "pos"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        uint32_t which = rng_u32(r) % 8;
-        if (which < 2)
-            case_set_real(c, which ? "theta" : "eps", qsa_absurd_real(r));
-        else if (which == 2)
-            case_set_int(c, "pad", rng_range(r, -2, 2));
-        else
-            qsa_absurd_param(c, r, keys, 5);
-    }
-}
-
-static bool edit_pad(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    case_set_int(changed, "pad", case_int(base, "pad") + rng_range(r, 1, 70));
-    return true;
-}
-
-static bool edit_double(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_real(base, "eps") != 0 || qsa_ends_of_range(base, "regime")) return false;
-    case_set_int(changed, "double", 1);
-    return true;
-}
-
-static bool edit_theta(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "rot") != 0) return false;
-    case_set_real(changed, "theta", 3);
-    return true;
-}
-
 static const struct relation relations[] = {
-    {"row-alone", RELATION_SAME_BITS, qsa_edit_alone, qsa_base_row},
-    {"first-rows-dropped", RELATION_SAME_BITS, qsa_edit_chunk, qsa_base_row},
-    {"row-width-changed", RELATION_SAME_BITS, edit_pad, NULL},
-    {"queries-doubled-without-eps", RELATION_SAME_BITS, edit_double, NULL},
-    {"theta-without-rotation", RELATION_SAME_BITS, edit_theta, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+    {QSA_ROW_ALONE},
+    {QSA_FIRST_ROWS_DROPPED},
+    {"row-width-changed", RELATION_SAME_BITS, NULL, "pad = pad + draw(1, 70)"},
+    {"queries-doubled-without-eps", RELATION_SAME_BITS, "eps == 0 && !ends_of_range",
+     "double = 1"},
+    {"theta-without-rotation", RELATION_SAME_BITS, "rot == 0", "theta = 3"},
+    {0}};
 
 const struct op op_qsa_qprep_rows = {
     .name = "qsa_qprep_rows",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary = "heads of consecutive queries: norm, rotation",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = (const struct step[]){{&interface_qsa_qprep_rows}, {0}},
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "rows heads hd rot pos theta eps pad",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
 };

@@ -28,83 +28,37 @@ static const char *const always[] = {
     "qsa_score:heads=2,hd=32,blocks=4099,regime=relu_ties,seed=0x39",
     "qsa_score:heads=9,hd=1024,blocks=2,seed=0x3a", NULL};
 
-static void gpu_args(const struct case_line *c, struct gpu_qsa_score *a)
-{
-    *a = (struct gpu_qsa_score){.n_blocks = case_u32(c, "blocks"),
-                                .n_heads = qsa_sum_u32(case_u32(c, "heads"), case_int(c, "dead")),
-                                .hd = case_u32(c, "hd")};
-}
+static const struct number numbers[] = {
+    {"n_blocks", "blocks"},
+    {"n_heads", "heads + dead"},
+    {"ends_of_range", "regime.subnormal || regime.huge || regime.specials || regime.zeros || "
+                      "regime.overflow || regime.bits || regime.query_specials"},
+};
 
-static void ref_args(const struct case_line *c, const struct instance *in, struct ref_qsa_score *g)
+/* Dead heads stay 0. */
+static bool fill_queries(const struct filling *f)
 {
-    struct gpu_qsa_score a;
-    gpu_args(c, &a);
-    *g = (struct ref_qsa_score){.n_blocks = a.n_blocks, .n_heads = a.n_heads, .hd = a.hd};
-    if (!in) return;
-    g->q = instance_data(in, "q");
-    g->block_keys = instance_data(in, "block_keys");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_qsa_score g;
-    ref_args(c, in, &g);
-    return ref_qsa_score_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_qsa_score a;
-    gpu_args(c, &a);
-    return gpu_qsa_score_check(&a, report);
-}
-
-static bool build(const struct case_line *c, struct instance *in)
-{
-    struct gpu_qsa_score a;
-    gpu_args(c, &a);
-    uint64_t q_shape[] = {a.n_heads, a.hd}, key_shape[] = {a.n_blocks, a.hd};
-    uint64_t score_shape[] = {a.n_blocks}, first = case_u32(c, "first");
-    struct qsa_data q = qsa_data_make(c, "regime", STREAM_Q, FIELD_QUERY, a.hd);
-    struct qsa_data k = qsa_data_make(c, "regime", STREAM_K, FIELD_KEY, a.hd);
-    q.exponent = (int)case_int(c, "double");
-    k.f.huge = 0x1p100;
-    if (!instance_add(in, "q", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 2, q_shape, "head,dim") ||
-        !instance_add(in, "block_keys", DTYPE_BF16, ROLE_IN, CONTRACT_ANY, 2, key_shape,
-                      "block,dim") ||
-        !instance_add(in, "scores", DTYPE_F32, ROLE_OUT, CONTRACT_EXACT, 1, score_shape, "block"))
-        return false;
-    float *q_data = instance_data(in, "q");
-    uint16_t *keys = instance_data(in, "block_keys");
-    for (uint64_t h = 0; h < case_u32(c, "heads"); h++)
-        qsa_data_store(&q, h, DTYPE_F32, q_data + h * a.hd);
-    for (uint64_t b = 0; b < a.n_blocks; b++)
-        qsa_data_store(&k, first + b, DTYPE_BF16, keys + b * a.hd);
+    uint64_t hd = case_u32(f->c, "hd");
+    struct qsa_data d = qsa_data_make(f->c, "regime", STREAM_Q, FIELD_QUERY, (uint32_t)hd);
+    d.exponent = (int)case_int(f->c, "double");
+    for (uint64_t h = 0; h < case_u32(f->c, "heads"); h++)
+        qsa_data_store(&d, h, DTYPE_F32, f->t->data + 4 * h * hd);
     return true;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
+static bool fill_keys(const struct filling *f)
 {
-    struct gpu_qsa_score a;
-    gpu_args(c, &a);
-    a.q = &buffers[instance_index(in, "q")];
-    a.block_keys = &buffers[instance_index(in, "block_keys")];
-    a.scores = &buffers[instance_index(in, "scores")];
-    return gpu_qsa_score(&targets[0], &a, report);
+    struct qsa_data d = qsa_data_make(f->c, "regime", STREAM_K, FIELD_KEY, case_u32(f->c, "hd"));
+    d.f.huge = 0x1p100;
+    qsa_store_rows(&d, case_u32(f->c, "first"), f->t);
+    return true;
 }
 
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct ref_qsa_score g;
-    ref_args(c, in, &g);
-    ref_qsa_score(&g, (float *)(void *)e[instance_index(in, "scores")].exact);
-}
+static const struct array arrays[] = {
+    {"q", ARRAY_IN, fill_queries},
+    {"block_keys", ARRAY_IN, fill_keys},
+    {"scores", ARRAY_EXACT},
+};
 
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
@@ -119,68 +73,28 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_enum(c, "regime", regimes[index % REGIMES]);
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"blocks", "heads", "hd"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--)
-        qsa_absurd_param(c, r, keys, 3);
-}
-
-static bool edit_fewer(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    int64_t blocks = case_int(base, "blocks"), dropped = rng_range(r, 1, blocks - 1);
-    if (blocks < 2) return false;
-    case_set_int(changed, "first", case_int(base, "first") + dropped);
-    case_set_int(changed, "blocks", rng_range(r, 1, blocks - dropped));
-    return true;
-}
-
-static int64_t shifted_block(const struct case_line *base, const struct case_line *changed,
-                             int64_t row)
-{
-    return row + case_int(changed, "first") - case_int(base, "first");
-}
-
-/* A head of zeros adds +0: relu of a dot with a finite key. */
-static bool edit_dead(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (qsa_ends_of_range(base, "regime")) return false;
-    case_set_int(changed, "dead", rng_range(r, 1, 5));
-    return true;
-}
-
-static bool edit_double(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (qsa_ends_of_range(base, "regime")) return false;
-    case_set_int(changed, "double", 1);
-    return true;
-}
-
 static const struct relation relations[] = {
-    {"blocks-dropped", RELATION_SAME_BITS, edit_fewer, shifted_block},
-    {"dead-heads-added", RELATION_SAME_BITS, edit_dead, NULL},
-    {"queries-doubled", RELATION_DOUBLED, edit_double, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+    {"blocks-dropped", RELATION_SAME_BITS, "blocks >= 2",
+     "first = first + draw(1, blocks - 1), blocks = draw(1, blocks + first - new.first)",
+     "row + new.first - first"},
+    /* A head of zeros adds +0: relu of a dot with a finite key. */
+    {"dead-heads-added", RELATION_SAME_BITS, "!ends_of_range", "dead = draw(1, 5)"},
+    {"queries-doubled", RELATION_DOUBLED, "!ends_of_range", "double = 1"},
+    {0}};
 
 const struct op op_qsa_score = {
     .name = "qsa_score",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary = "scores of all blocks for one query, in canonical arithmetic",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = (const struct step[]){{&interface_qsa_score}, {0}},
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "blocks heads hd",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
 };

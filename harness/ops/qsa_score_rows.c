@@ -32,43 +32,17 @@ static const char *const always[] = {
     "qsa_score_rows:rows=2,pos=12000,blocks=3001,heads=1,hd=32,regime=relu_ties,seed=0x39",
     "qsa_score_rows:rows=3,pos=1048575,ratio=65536,blocks=19,heads=3,hd=96,seed=0x3b", NULL};
 
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_qsa_score_rows g;
-    qsa_scores_ref_args(c, in, &g);
-    return ref_qsa_score_rows_accepts(&g, why);
-}
+static const struct number numbers[] = {
+    QSA_SCORES_NUMBERS,
+    {"ends_of_range", "regime.subnormal || regime.huge || regime.specials || regime.zeros || "
+                      "regime.overflow || regime.bits || regime.query_specials"},
+};
 
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_qsa_score_rows a;
-    qsa_scores_gpu_args(c, &a);
-    return gpu_qsa_score_rows_check(&a, report);
-}
-
-static bool build(const struct case_line *c, struct instance *in)
-{
-    return qsa_scores_build(c, in, case_u32(c, "rows"), CONTRACT_EXACT);
-}
-
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct gpu_qsa_score_rows a;
-    qsa_scores_gpu_args(c, &a);
-    qsa_scores_buffers(in, buffers, &a);
-    return gpu_qsa_score_rows(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    qsa_scores_canonical(c, in, (float *)(void *)e[instance_index(in, "scores")].exact);
-}
+static const struct array arrays[] = {
+    {"q", ARRAY_IN, qsa_scores_fill_queries},
+    {"block_keys", ARRAY_IN, qsa_scores_fill_keys},
+    {"scores", ARRAY_EXACT},
+};
 
 static uint32_t certify(const struct case_line *c, const struct instance *in, struct expected *e)
 {
@@ -89,40 +63,30 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_enum(c, "regime", regimes[index % REGIMES]);
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) qsa_scores_absurd(c, r);
-}
-
 static const struct relation relations[] = {
-    {"row-alone", RELATION_SAME_BITS, qsa_edit_alone, qsa_base_row},
-    {"first-rows-dropped", RELATION_SAME_BITS, qsa_edit_chunk, qsa_base_row},
-    {"row-width-changed", RELATION_SAME_BITS, qsa_scores_edit_pad, NULL},
-    {"later-keys-changed", RELATION_SAME_BITS, qsa_scores_edit_later, qsa_scores_row_before},
-    {"dead-heads-added", RELATION_SAME_BITS, qsa_scores_edit_dead, NULL},
-    {"queries-doubled", RELATION_DOUBLED, qsa_scores_edit_double, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+    {QSA_ROW_ALONE},
+    {QSA_FIRST_ROWS_DROPPED},
+    {"row-width-changed", RELATION_SAME_BITS, NULL, "pad = pad + draw(1, 70)"},
+    {QSA_LATER_KEYS_CHANGED},
+    {"queries-doubled", RELATION_DOUBLED, "!ends_of_range", "double = 1"},
+    /* A head of zeros adds +0: relu of a dot with a finite key. */
+    {"dead-heads-added", RELATION_SAME_BITS, "!ends_of_range", "dead = draw(1, 5)"},
+    {0}};
 
 const struct op op_qsa_score_rows = {
     .name = "qsa_score_rows",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary = "scores of the visible blocks of consecutive queries",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = (const struct step[]){{&interface_qsa_score_rows}, {0}},
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "rows pos ratio blocks heads hd pad",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
     .certify = certify,
 };

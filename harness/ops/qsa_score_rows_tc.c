@@ -6,8 +6,6 @@
 
 #include "harness/ops/qsa_scores.h"
 
-enum { TC_ROWS = 16 };
-
 static const char *const regimes[] = {"normal",      "exact_int", "relu_ties",  "all_negative",
                                       "low_bits",    "cancel",    "equal",      "outlier",
                                       "walk",        "needle",    "offset",     "zeros",
@@ -43,38 +41,17 @@ static const char *const always[] = {
     "qsa_score_rows_tc:rows=1,pos=12287,blocks=3073,regime=relu_ties,seed=0x39",
     "qsa_score_rows_tc:rows=1,pos=1,ratio=4,blocks=1,seed=0x3b", NULL};
 
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_qsa_score_rows g;
-    qsa_scores_ref_args(c, in, &g);
-    return ref_qsa_score_rows_tc_accepts(&g, why);
-}
+static const struct number numbers[] = {
+    QSA_SCORES_NUMBERS,
+    {"ends_of_range", "regime.subnormal || regime.huge || regime.specials || regime.zeros || "
+                      "regime.query_specials"},
+};
 
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_qsa_score_rows a;
-    qsa_scores_gpu_args(c, &a);
-    return gpu_qsa_score_rows_tc_check(&a, report);
-}
-
-/* Rows are allocated in sixteens. */
-static bool build(const struct case_line *c, struct instance *in)
-{
-    uint32_t rows = case_u32(c, "rows");
-    return qsa_scores_build(c, in, (rows + TC_ROWS - 1) / TC_ROWS * TC_ROWS, CONTRACT_BOUND);
-}
-
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct gpu_qsa_score_rows a;
-    qsa_scores_gpu_args(c, &a);
-    qsa_scores_buffers(in, buffers, &a);
-    return gpu_qsa_score_rows_tc(&targets[0], &a, report);
-}
+static const struct array arrays[] = {
+    {"q", ARRAY_IN, qsa_scores_fill_queries},
+    {"block_keys", ARRAY_IN, qsa_scores_fill_keys},
+    {"scores", ARRAY_BOUND},
+};
 
 /* Integers of which every partial sum is exact: the tensor core's sums, the relu and the sum of
  * heads have one value, and only the product with the scale rounds, as in canonical arithmetic. */
@@ -87,9 +64,9 @@ static void oracle(const struct case_line *c, const struct instance *in,
                    const struct ref_error_model *model, const uint8_t *const *got,
                    struct expected *e)
 {
-    struct ref_qsa_score_rows g;
+    struct ref_qsa_score_rows g = {0};
     struct expected *out = &e[instance_index(in, "scores")];
-    qsa_scores_ref_args(c, in, &g);
+    step_ref_arguments(c->op->steps, c, in, &g, NULL);
     ref_qsa_score_rows_bound(&g, (enum ref_qsa_scorer)case_int(c, "bound"), out->value, out->bound);
     if (!exactly_computable(c)) return;
     uint64_t n = (uint64_t)g.rows * g.n_blocks_max;
@@ -100,7 +77,8 @@ static void oracle(const struct case_line *c, const struct instance *in,
         out->bound[i] = 0;
     }
     if (!canonical) return;
-    qsa_scores_canonical(c, in, canonical);
+    g.score_stride = g.n_blocks_max;
+    ref_qsa_score_rows(&g, canonical);
     for (uint64_t i = 0; i < n; i++) out->value[i] = canonical[i];
     free(canonical);
 }
@@ -123,43 +101,33 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
         case_set_int(c, "rows", 3);
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) qsa_scores_absurd(c, r);
-}
-
 static const struct relation relations[] = {
-    {"row-alone", RELATION_SAME_BITS, qsa_edit_alone, qsa_base_row},
-    {"first-rows-dropped", RELATION_SAME_BITS, qsa_edit_chunk, qsa_base_row},
-    {"row-width-changed", RELATION_SAME_BITS, qsa_scores_edit_pad, NULL},
-    {"later-keys-changed", RELATION_SAME_BITS, qsa_scores_edit_later, qsa_scores_row_before},
-    {"queries-doubled", RELATION_DOUBLED, qsa_scores_edit_double, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+    {QSA_ROW_ALONE},
+    {QSA_FIRST_ROWS_DROPPED},
+    {"row-width-changed", RELATION_SAME_BITS, NULL, "pad = pad + draw(1, 70)"},
+    {QSA_LATER_KEYS_CHANGED},
+    {"queries-doubled", RELATION_DOUBLED, "!ends_of_range", "double = 1"},
+    {0}};
 
 /* Sums on tensor cores; the scorer's interval knows the rest. */
 static const struct ref_error_model model = {.tensor_core = true, .mma_k = 16};
 
 const struct op op_qsa_score_rows_tc = {
     .name = "qsa_score_rows_tc",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary = "the same scores on tensor cores, queries split in two",
     .contract = CONTRACT_BOUND,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = (const struct step[]){{&interface_qsa_score_rows_tc}, {0}},
     .presets = presets,
     .always = always,
     .model = &model,
     .relations = relations,
+    .wild = "rows pos ratio blocks heads hd pad",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
     .oracle = oracle,
     .certify = certify,
 };

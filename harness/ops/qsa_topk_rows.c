@@ -51,9 +51,6 @@ static const struct param params[] = {
 
 static const struct preset presets[] = {{"qwen38", "pos=2600,ratio=4,topk=512"}, {NULL, NULL}};
 
-/* Rows longer than this are too slow for relations on the CPU. */
-enum { RELATION_BLOCKS = 20000 };
-
 static const char *const always[] = {
     "qsa_topk_rows:model=qwen38,pos=2046,rows=10,seed=0x38",
     "qsa_topk_rows:pos=1048575,ratio=4,topk=512,regime=low_bits,seed=0x39",
@@ -62,52 +59,12 @@ static const char *const always[] = {
     "qsa_topk_rows:pos=1048575,ratio=4,topk=511,regime=last_best,seed=0x3c",
     NULL};
 
-/* The launch's first position: appended blocks move it. */
-static uint64_t launch_pos(const struct case_line *c)
-{
-    return case_u32(c, "pos") + (uint64_t)case_u32(c, "append") * case_u32(c, "ratio");
-}
-
-static void gpu_args(const struct case_line *c, struct gpu_qsa_topk_rows *a)
-{
-    uint64_t pos = launch_pos(c);
-    uint32_t rows = case_u32(c, "rows"), ratio = case_u32(c, "ratio");
-    uint64_t complete = rows ? qsa_complete(pos + rows - 1, ratio) : 0;
-    *a = (struct gpu_qsa_topk_rows){.rows = rows,
-                                    .first_pos = qsa_sum_u32(pos, 0),
-                                    .score_stride = qsa_sum_u32(complete, case_int(c, "pad")),
-                                    .ratio = ratio,
-                                    .topk = case_u32(c, "topk")};
-}
-
-static void ref_args(const struct case_line *c, const struct instance *in,
-                     struct ref_qsa_topk_rows *g)
-{
-    struct gpu_qsa_topk_rows a;
-    gpu_args(c, &a);
-    *g = (struct ref_qsa_topk_rows){.rows = a.rows,
-                                    .first_pos = a.first_pos,
-                                    .score_stride = a.score_stride,
-                                    .ratio = a.ratio,
-                                    .topk = a.topk};
-    if (in) g->scores = instance_data(in, "scores");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct ref_qsa_topk_rows g;
-    ref_args(c, in, &g);
-    return ref_qsa_topk_rows_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct gpu_qsa_topk_rows a;
-    gpu_args(c, &a);
-    return gpu_qsa_topk_rows_check(&a, report);
-}
+static const struct number numbers[] = {
+    {"first_pos", "pos + append*ratio"}, /* appended blocks move it */
+    {"complete", "rows ? (first_pos + rows)/ratio : 0"}, /* at the last row */
+    {"score_stride", "complete + pad"},
+    {"quick", "(first_pos + rows + 1)/ratio <= 20000"}, /* enough for relations on the CPU */
+};
 
 static float infinite_score(uint32_t kind, float normal)
 {
@@ -181,55 +138,29 @@ static float score_of(const struct row *row, uint32_t block)
 }
 
 /* Columns that a row does not see are poison: a large one would win. */
-static void fill_row(const struct case_line *c, uint32_t index, const struct gpu_qsa_topk_rows *a,
-                     float *out)
+static void fill_row(const struct case_line *c, uint32_t index, float *out)
 {
     uint64_t pos = (uint64_t)case_u32(c, "pos") + index;
     struct row row = {.regime = (enum score_regime)case_int(c, "regime"),
                       .seed = case_seed(c),
                       .pos = pos,
-                      .complete = (uint32_t)qsa_complete(pos, a->ratio)};
+                      .complete = (uint32_t)qsa_complete(pos, case_u32(c, "ratio"))};
     float factor = case_int(c, "halve") ? 0.5f : 1;
     for (uint32_t b = 0; b < row.complete; b++) out[b] = factor * score_of(&row, b);
     for (uint32_t b = 0; b < case_u32(c, "append"); b++) out[row.complete + b] = NAN;
 }
 
-static bool build(const struct case_line *c, struct instance *in)
+static bool fill_scores(const struct filling *f)
 {
-    struct gpu_qsa_topk_rows a;
-    gpu_args(c, &a);
-    uint64_t shape[] = {a.rows, a.score_stride}, out_shape[] = {a.rows, a.topk};
-    struct tensor *scores =
-        instance_add(in, "scores", DTYPE_F32, ROLE_IN, CONTRACT_ANY, 2, shape, "row,block");
-    if (!scores ||
-        !instance_add(in, "lists", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2, out_shape, "row,slot"))
-        return false;
-    float *out = instance_data(in, "scores");
-    poison_fill(out, DTYPE_F32, (uint64_t)a.rows * a.score_stride, in->poison);
-    for (uint32_t row = 0; row < a.rows; row++)
-        fill_row(c, row, &a, out + (uint64_t)row * a.score_stride);
+    for (uint32_t row = 0; row < f->t->shape[0]; row++)
+        fill_row(f->c, row, (float *)(void *)f->t->data + row * f->t->shape[1]);
     return true;
 }
 
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct gpu_qsa_topk_rows a;
-    gpu_args(c, &a);
-    a.scores = &buffers[instance_index(in, "scores")];
-    a.lists = &buffers[instance_index(in, "lists")];
-    return gpu_qsa_topk_rows(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct ref_qsa_topk_rows g;
-    ref_args(c, in, &g);
-    ref_qsa_topk_rows(&g, (int32_t *)(void *)e[instance_index(in, "lists")].exact);
-}
+static const struct array arrays[] = {
+    {"scores", ARRAY_POISONED, fill_scores},
+    {"lists", ARRAY_EXACT},
+};
 
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
@@ -256,87 +187,35 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
         case_set_int(c, "topk", rng_range(r, complete / 3 + 1, complete / 2));
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"rows", "pos", "ratio", "topk"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        if (rng_one_in(r, 5))
-            case_set_int(c, "pad", rng_range(r, -3, 3));
-        else
-            qsa_absurd_param(c, r, keys, 4);
-    }
-}
-
-static uint64_t last_complete(const struct case_line *c)
-{
-    return qsa_complete(launch_pos(c) + case_u32(c, "rows"), case_u32(c, "ratio"));
-}
-
-static bool edit_pad(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    case_set_int(changed, "pad", case_int(base, "pad") + rng_range(r, 1, 70));
-    return true;
-}
-
-/* NaN ranks after every number and a tie goes to the lower block, so NaN blocks at the end change
- * nothing as long as there are enough others. */
-static bool edit_append(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_u32(base, "topk") > qsa_complete(case_u32(base, "pos"), case_u32(base, "ratio")) ||
-        last_complete(base) > RELATION_BLOCKS)
-        return false;
-    case_set_int(changed, "append", rng_edge(r, 1, 700, 256));
-    return true;
-}
-
-/* Halving keeps the order where it keeps every difference. */
-static bool edit_halve(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_enum_is(base, "regime", "subnormal") || case_enum_is(base, "regime", "zeros") ||
-        case_enum_is(base, "regime", "bits") || last_complete(base) > RELATION_BLOCKS)
-        return false;
-    case_set_int(changed, "halve", 1);
-    return true;
-}
-
-/* A shorter list is the front of a longer one. */
-static bool edit_shorter(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "rows") != 1 || case_int(base, "topk") < 2 ||
-        last_complete(base) > RELATION_BLOCKS)
-        return false;
-    case_set_int(changed, "topk", rng_range(r, 1, case_int(base, "topk") - 1));
-    return true;
-}
-
 static const struct relation relations[] = {
-    {"row-alone", RELATION_SAME_BITS, qsa_edit_alone, qsa_base_row},
-    {"first-rows-dropped", RELATION_SAME_BITS, qsa_edit_chunk, qsa_base_row},
-    {"row-width-changed", RELATION_SAME_BITS, edit_pad, NULL},
-    {"nan-blocks-appended", RELATION_SAME_BITS, edit_append, NULL},
-    {"scores-halved", RELATION_SAME_BITS, edit_halve, NULL},
-    {"shorter-list-is-front", RELATION_SAME_BITS, edit_shorter, NULL},
-    {NULL, RELATION_SAME_BITS, NULL, NULL}};
-
-static const char *const modules[] = {"qsa_indexer", NULL};
+    {QSA_ROW_ALONE},
+    {QSA_FIRST_ROWS_DROPPED},
+    {"row-width-changed", RELATION_SAME_BITS, NULL, "pad = pad + draw(1, 70)"},
+    /* NaN ranks after every number and a tie goes to the lower block, so NaN blocks at the end
+     * change nothing as long as there are enough others. */
+    {"nan-blocks-appended", RELATION_SAME_BITS, "quick && topk <= (pos + 1)/ratio",
+     "append = edge(1, 700, 256)"},
+    /* Halving keeps the order where it keeps every difference. */
+    {"scores-halved", RELATION_SAME_BITS,
+     "quick && !regime.subnormal && !regime.zeros && !regime.bits", "halve = 1"},
+    /* A shorter list is the front of a longer one. */
+    {"shorter-list-is-front", RELATION_SAME_BITS, "quick && rows == 1 && topk >= 2",
+     "topk = draw(1, topk - 1)"},
+    {0}};
 
 const struct op op_qsa_topk_rows = {
     .name = "qsa_topk_rows",
-    .modules = modules,
+    .modules = (const char *const[]){"qsa_indexer", NULL},
     .family = "qsa",
     .summary = "the best visible blocks of each row, in a strict order",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = (const struct step[]){{&interface_qsa_topk_rows}, {0}},
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "rows pos ratio topk pad",
     .sample = sample,
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
 };

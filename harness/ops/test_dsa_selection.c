@@ -223,15 +223,15 @@ static void run_case(struct verify_context *x, const struct op *op, uint64_t ind
     memset(&result, 0, sizeof result);
     cr_assert(plan_case(&plan, &job, &c, error, sizeof error), "%s", error);
     instance_init(&in, POISON_NAN);
-    cr_assert(op->build(&c, &in));
-    if (!op->ref_accepts(&c, &in, &why)) {
+    cr_assert(op_build(&c, &in));
+    if (!op_ref_accepts(&c, &in, &why)) {
         instance_free(&in);
         return;
     }
     cr_assert(run_instance(x, &c, &in, &options, &got, &result), "%s %s", result.check,
               result.text);
     cr_assert(expected_alloc(&in, e));
-    op->oracle(&c, &in, op->model, (const uint8_t *const *)got.dense, e);
+    op_oracle(&c, &in, op->model, (const uint8_t *const *)got.dense, e);
     check(&c, &in, &got, e, met);
     expected_free(e);
     outputs_free(&got);
@@ -423,10 +423,10 @@ Test(dsa_selection, an_invalid_token_inside_would_repeat_the_tail)
     cr_assert(
         case_parse("dsa_decode_pipeline:len=8,topk=8,invalid=scattered", &c, error, sizeof error),
         "%s", error);
-    cr_assert_not(c.op->ref_accepts(&c, NULL, &why));
+    cr_assert_not(op_ref_accepts(&c, NULL, &why));
     cr_assert_str_eq(why.rule, "duplicate_id");
-    cr_assert_eq(c.op->gpu_check(&c, NULL, &report), GPU_REFUSED);
+    cr_assert_eq(op_gpu_check(&c, NULL, &report), GPU_REFUSED);
     cr_assert_str_eq(report.rule, "duplicate_id");
     case_set_int(&c, "tail", 0);
-    cr_assert(c.op->ref_accepts(&c, NULL, &why), "%s", why.text);
+    cr_assert(op_ref_accepts(&c, NULL, &why), "%s", why.text);
 }

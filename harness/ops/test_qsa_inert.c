@@ -174,7 +174,7 @@ static void expect_inert(struct verify_context *x, const char *scorer, uint32_t 
              pos, BUDGET_BLOCKS, RATIO, scorer, pos);
     parse(&c, text);
     instance_init(&in, POISON_NAN);
-    cr_assert(c.op->build(&c, &in));
+    cr_assert(op_build(&c, &in));
     run_case(x, &c, &in, &out);
     const int32_t *list = (const int32_t *)(const void *)out.dense[instance_index(&in, "lists")];
     uint32_t masked = pos + 1 - mark_attended(list, BUDGET_BLOCKS, pos, attended);
@@ -241,7 +241,7 @@ static void select_by_kernel(struct verify_context *x, struct scoring *s, const 
              WIDE, BLOCKS);
     parse(&c, text);
     instance_init(&in, POISON_NAN);
-    cr_assert(c.op->build(&c, &in));
+    cr_assert(op_build(&c, &in));
     memcpy(instance_data(&in, "q"), q, sizeof s->q);
     memcpy(instance_data(&in, "block_keys"), s->keys, sizeof s->keys);
     run_case(x, &c, &in, &out);

@@ -12,7 +12,7 @@ enum { FILL_CHUNK_BYTES = 1 << 16, COPY_CHUNK_BYTES = 1 << 20 };
 bool run_build(const struct verify_context *x, const struct case_line *c, struct instance *in,
                   struct result *r)
 {
-    if (!c->op->build(c, in))
+    if (!op_build(c, in))
         return result_fail(r, VERDICT_ERROR, "memory", "  no memory to build the case\n");
     for (uint32_t i = 0; x->item && i < x->item->n_overrides; i++) {
         const struct override *o = &x->item->overrides[i];
@@ -289,7 +289,7 @@ bool run_start(struct verify_context *x, const struct case_line *c, const struct
         !run_buffers_make(x, in, o, run->buffers, r))
         return false;
     double start = now();
-    enum gpu_status status = c->op->launch(targets, c, in, run->buffers, &report);
+    enum gpu_status status = op_launch(targets, c, in, run->buffers, &report);
     r->kernel_seconds += now() - start;
     if (status == GPU_OK) return true;
     run_buffers_free(x, in, run->buffers);

@@ -248,7 +248,7 @@ static bool try_one(void *shared, void **state, uint64_t index, struct result *r
     const struct case_line *c = &s->candidates[s->first + index];
     struct ref_refusal why;
     /* Cheap first: most candidates at the edge of the rules are refused without running. */
-    if (!c->op->ref_accepts(c, NULL, &why)) {
+    if (!op_ref_accepts(c, NULL, &why)) {
         r->verdict = VERDICT_REFUSED;
         return true;
     }

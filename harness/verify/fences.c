@@ -33,8 +33,8 @@ static bool build(const struct case_line *c, struct instance *in)
 {
     struct ref_refusal why;
     instance_init(in, POISON_NAN);
-    return c->op->ref_accepts(c, NULL, &why) && c->op->build(c, in) &&
-           c->op->ref_accepts(c, in, &why);
+    return op_ref_accepts(c, NULL, &why) && op_build(c, in) &&
+           op_ref_accepts(c, in, &why);
 }
 
 uint32_t fences_inputs(const struct op *op, uint64_t seed, const char **names)
@@ -81,7 +81,7 @@ static enum gpu_status launch_cut(struct verify_context *x, const struct case_li
     for (uint32_t i = 0; i < in->n_tensors; i++)
         if (&in->tensors[i] == t || in->tensors[i].alias_of == t - in->tensors)
             buffers[i].size_bytes += cut * dtype_bytes(t->dtype);
-    enum gpu_status status = c->op->launch(targets, c, in, buffers, report);
+    enum gpu_status status = op_launch(targets, c, in, buffers, report);
     run_buffers_free(x, in, buffers);
     return status;
 }

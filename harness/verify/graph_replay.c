@@ -58,7 +58,7 @@ static bool good(enum gpu_status status, const struct gpu_report *report, struct
 static bool launch(struct replay *p)
 {
     struct gpu_report report = {{0}, {0}};
-    return good(p->c->op->launch(p->targets, p->c, &p->in, p->buffers, &report), &report, p->r);
+    return good(op_launch(p->targets, p->c, &p->in, p->buffers, &report), &report, p->r);
 }
 
 /* A first launch loads what is loaded late; then, on the GPU, the capture. */
@@ -161,7 +161,7 @@ static bool build_at(struct replay *p, const char *key, int64_t length, bool giv
     case_set_int(c, key, length);
     case_set_enum(c, "geom", given ? "same" : "none");
     instance_init(in, POISON_NAN);
-    if (!c->op->ref_accepts(c, NULL, &why))
+    if (!op_ref_accepts(c, NULL, &why))
         return result_fail(p->r, VERDICT_ERROR, why.rule, "  length %" PRId64 ": %s\n", length,
                            why.text);
     return run_build(p->x, c, in, p->r);

@@ -40,7 +40,7 @@ static bool relation_rows(const struct relation *rel, const struct case_line *ba
     uint64_t row_elems = rows ? tensor_logical_elems(changed_t) / rows : 0;
     uint64_t row_bytes = row_elems * dtype_bytes(t->dtype), first = 0;
     for (uint64_t row = 0; row < rows; row++) {
-        int64_t source = rel->base_row ? rel->base_row(base, changed, (int64_t)row) : (int64_t)row;
+        int64_t source = relation_base_row(rel, base, changed, (int64_t)row);
         char check[64], index[160], was[64], is[64], text[CASE_TEXT_MAX];
         if (source < 0) continue;
         const uint8_t *before = a + (uint64_t)source * row_bytes;
@@ -106,7 +106,7 @@ static bool relation_holds(const struct case_line *base, const struct instance *
     for (uint32_t i = 0; i < in->n_tensors; i++) {
         const struct tensor *t = &in->tensors[i];
         if (!out->dense[i] || t->contract == CONTRACT_ANY) continue;
-        if (base->op->relation_covers && !base->op->relation_covers(rel, t)) continue;
+        if (!relation_covers(rel, base, t)) continue;
         if (!relation_rows(rel, base, &changed->line, t, &changed->in.tensors[i], out->dense[i],
                            got->dense[i], mending, r))
             return false;
@@ -138,10 +138,10 @@ static bool relation_applies(const struct relation *rel, const struct case_line 
     struct ref_refusal why;
     changed->relation = rel;
     changed->line = *c;
-    if (!rel->edit(c, choose, &changed->line)) return false;
+    if (!relation_edit(rel, c, choose, &changed->line)) return false;
     /* Nothing to compare where the case was changed that way already. */
     if (!memcmp(&changed->line, c, sizeof changed->line)) return false;
-    return c->op->ref_accepts(&changed->line, NULL, &why);
+    return op_ref_accepts(&changed->line, NULL, &why);
 }
 
 bool relations_hold(struct verify_context *x, const struct case_line *c, const struct instance *in,

@@ -36,9 +36,9 @@ static void make(const char *text)
     char error[512];
     cr_assert(case_parse(text, &c, error, sizeof error), "%s", error);
     instance_init(&in, POISON_NAN);
-    cr_assert(c.op->build(&c, &in));
+    cr_assert(op_build(&c, &in));
     cr_assert(expected_alloc(&in, e));
-    c.op->oracle(&c, &in, c.op->model, none, e);
+    op_oracle(&c, &in, c.op->model, none, e);
 }
 
 static uint8_t *exact(const char *name)

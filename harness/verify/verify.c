@@ -23,8 +23,8 @@ bool verify_refusal_agrees(const struct case_line *c, bool *refused, char *rule,
 {
     struct ref_refusal why = {{0}, {0}};
     struct gpu_report report = {{0}, {0}};
-    bool ref_refuses = !c->op->ref_accepts(c, NULL, &why);
-    bool gpu_refuses = c->op->gpu_check(c, NULL, &report) == GPU_REFUSED;
+    bool ref_refuses = !op_ref_accepts(c, NULL, &why);
+    bool gpu_refuses = op_gpu_check(c, NULL, &report) == GPU_REFUSED;
     *refused = ref_refuses;
     snprintf(rule, rule_size, "%s", ref_refuses ? why.rule : report.rule);
     if (ref_refuses != gpu_refuses)
@@ -42,8 +42,8 @@ static bool admitted(const struct case_line *c, const struct instance *in, struc
     struct ref_refusal why = {{0}, {0}};
     struct gpu_report report = {{0}, {0}};
     char check[96];
-    bool ref_refuses = !c->op->ref_accepts(c, in, &why);
-    bool gpu_refuses = c->op->gpu_check(c, in, &report) == GPU_REFUSED;
+    bool ref_refuses = !op_ref_accepts(c, in, &why);
+    bool gpu_refuses = op_gpu_check(c, in, &report) == GPU_REFUSED;
     r->checks[CHECK_REFUSAL]++;
     if (!ref_refuses && !gpu_refuses) return true;
     if (ref_refuses && gpu_refuses) {
@@ -245,7 +245,7 @@ static bool launch_second(struct verify_context *x, const struct case_line *c,
         run_abandon(x, &run);
         return result_fail(r, VERDICT_ERROR, "memory", "  no memory for the oracle\n");
     }
-    c->op->oracle(c, in, x->model ? x->model : c->op->model, (const uint8_t *const *)a->dense, e);
+    op_oracle(c, in, x->model ? x->model : c->op->model, (const uint8_t *const *)a->dense, e);
     return run_finish(x, &run, &b->out, r);
 }
 
