@@ -4,13 +4,10 @@
 #include <string.h>
 
 #include "harness/case/random.h"
-#include "harness/case/values.h"
 
 const char *const page_order_names[] = {"identity", "shuffled", "shared", "high", NULL};
 
 enum { SPARE_PAGES = 3 };
-/* Above this, pages without a used token are not backed. */
-enum { DENSE_BYTES = 32 << 20 };
 
 static uint64_t pages_of(int64_t length, uint32_t block_size)
 {
@@ -94,34 +91,4 @@ uint64_t paging_token_offset(const struct paging *p, uint32_t seq, uint64_t toke
 {
     uint64_t page = (uint64_t)p->table[(size_t)seq * p->max_blocks + token / p->block_size];
     return page * p->pitch_bytes + token % p->block_size * token_bytes;
-}
-
-static enum page_order order_of(const struct case_line *c)
-{
-    int order = 0;
-    while (!case_enum_is(c, "pages", page_order_names[order])) order++;
-    return (enum page_order)order;
-}
-
-bool paging_of_case(const struct case_line *c, struct instance *in, const int64_t *lengths,
-                    uint32_t num_seqs, uint32_t max_blocks, uint64_t pitch, uint64_t seed)
-{
-    uint32_t least = case_has(c, "pool") ? case_u32(c, "pool") : 0;
-    in->pages = calloc(1, sizeof *in->pages);
-    return in->pages && paging_make(in->pages, lengths, num_seqs, max_blocks, case_u32(c, "block"),
-                                    pitch, order_of(c), least, seed);
-}
-
-bool paging_poison(const struct instance *in, struct tensor *cache, const uint8_t *used)
-{
-    const struct paging *p = in->pages;
-    uint64_t page_bytes = p->pitch_bytes * dtype_bytes(cache->dtype);
-    bool dense = (p->num_pages - p->first_page) * page_bytes <= DENSE_BYTES;
-    for (uint32_t page = p->first_page; page < p->num_pages; page++) {
-        uint64_t at = page * page_bytes;
-        if (!dense && !used[page - p->first_page]) continue;
-        if ((!dense || p->first_page) && !tensor_add_extent(cache, at, page_bytes)) return false;
-        poison_fill(cache->data + at, cache->dtype, p->pitch_bytes, in->poison);
-    }
-    return true;
 }

@@ -6,9 +6,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "harness/case/case.h"
-#include "harness/case/instance.h"
-
 enum page_order { PAGES_IDENTITY, PAGES_SHUFFLED, PAGES_SHARED, PAGES_HIGH };
 extern const char *const page_order_names[];
 
@@ -31,13 +28,4 @@ uint64_t paging_total_pages(const int64_t *lengths, uint32_t num_seqs, uint32_t 
 uint64_t paging_token_offset(const struct paging *p, uint32_t seq, uint64_t token,
                              uint64_t token_bytes);
 void paging_free(struct paging *p);
-
-/* Lays out the cache of a case as its keys say: block, pages (an order's name) and, where the
- * operation has it, pool: the least number of pages. in->pages is the instance's from then on. False:
- * out of memory. `pitch`: from one page to the next, in elements of the cache. */
-bool paging_of_case(const struct case_line *c, struct instance *in, const int64_t *lengths,
-                    uint32_t num_seqs, uint32_t max_blocks, uint64_t pitch, uint64_t seed);
-/* Poisons a cache with that layout: the whole pool when it is small, else only the pages with
- * used[page - first_page], and then only those are backed. False: out of memory. */
-bool paging_poison(const struct instance *in, struct tensor *cache, const uint8_t *used);
 #endif

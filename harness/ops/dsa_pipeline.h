@@ -7,7 +7,7 @@
 #ifndef ATTEST_OPS_DSA_PIPELINE_H
 #define ATTEST_OPS_DSA_PIPELINE_H
 
-#include "harness/case/paging.h"
+#include "harness/case/cache.h"
 #include "harness/ops/dsa_common.h"
 
 enum { DSA_LATENT = 512 };

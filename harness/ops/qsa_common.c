@@ -205,7 +205,7 @@ bool qsa_lay_out(const struct case_line *c, struct instance *in)
 {
     int64_t length = case_number_u32(c, "seq_len");
     uint64_t seed = case_seed(c) + (case_u32(c, "pageseed") ^ STREAM_PAGES);
-    return paging_of_case(c, in, &length, 1, case_number_u32(c, "table_len"),
+    return cache_lay_out(c, in, &length, 1, case_number_u32(c, "table_len"),
                           (uint64_t)case_number(c, "block*nkv*hd"), seed);
 }
 
@@ -250,8 +250,8 @@ bool qsa_cache_fill(const struct case_line *c, struct instance *in, const uint8_
         pages[(uint32_t)p->table[page] - p->first_page] = 1;
         table[page] = broken ? (int32_t)p->num_pages : p->table[page];
     }
-    bool fine = paging_poison(in, &in->tensors[instance_index(in, "k_cache")], pages) &&
-                paging_poison(in, &in->tensors[instance_index(in, "v_cache")], pages);
+    bool fine = cache_poison(in, &in->tensors[instance_index(in, "k_cache")], pages) &&
+                cache_poison(in, &in->tensors[instance_index(in, "v_cache")], pages);
     if (fine) store_tokens(c, in, len, used);
     free(pages);
     return fine;

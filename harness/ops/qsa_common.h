@@ -5,7 +5,7 @@
 
 #include "gpu/launch_qsa.h"
 #include "harness/case/op.h"
-#include "harness/case/paging.h"
+#include "harness/case/cache.h"
 #include "harness/case/values.h"
 #include "ref/qsa.h"
 
