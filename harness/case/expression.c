@@ -96,8 +96,6 @@ static bool key_value(struct parser *p, const struct case_line *c, const char *n
 {
     const struct param *key = find_key(c->op, name);
     if (!key) return fail(p, "operation %s has no key or number '%s'", c->op->name, name);
-    if (key->kind == PARAM_LIST)
-        return fail(p, "'%s' is a list: item(%s, i, otherwise)", name, name);
     const struct case_value *held = &c->v[key - c->op->params];
     *v = key->kind == PARAM_REAL ? real(held->r) : integer(held->i);
     return true;

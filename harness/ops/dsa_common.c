@@ -152,6 +152,53 @@ void dsa_exact_row(const struct field *f, uint64_t row, bool query, double *valu
     }
 }
 
+void dsa_attend_store(const struct field *f, uint64_t row, bool query, enum dtype dtype, void *out)
+{
+    double value[1024];
+    if (f->regime != REGIME_EXACT_INT) {
+        field_row_store(f, row, dtype, out);
+        return;
+    }
+    dsa_exact_row(f, row, query, value);
+    for (uint32_t d = 0; d < f->cols; d++) {
+        if (dtype == DTYPE_BF16) ((uint16_t *)out)[d] = ref_bf16_from_f32((float)value[d]);
+        if (dtype == DTYPE_E4M3) ((uint8_t *)out)[d] = ref_e4m3_from_f32((float)value[d]);
+    }
+}
+
+static bool power_of_two(double x)
+{
+    int exponent;
+    return frexp(x, &exponent) == 0.5;
+}
+
+void dsa_decode_exact(const struct ref_dsa_decode *g, double *bound)
+{
+    uint64_t row = (uint64_t)g->num_q_heads * g->kv_lora_rank;
+    if (!power_of_two(g->k_scale) || !power_of_two(g->v_scale)) return;
+    for (uint32_t s = 0; s < g->num_seqs; s++) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < g->width; i++) {
+            int32_t id = g->sel_indices[(uint64_t)s * g->width + i];
+            n += id >= 0 && id < g->seq_lens[s];
+        }
+        if (n & (n - 1)) continue;
+        /* Scores overflow under an absurd scale: the oracle then bounds nothing. */
+        for (uint64_t i = s * row; i < (s + 1) * row; i++) {
+            if (isfinite(bound[i])) bound[i] = 0;
+        }
+    }
+}
+
+void dsa_pools_exact(const struct ref_dsa_kpool_compress *g, const int32_t *indices, double *bound)
+{
+    for (uint64_t pool = 0; pool < g->pools; pool++) {
+        uint32_t n = 0;
+        for (uint32_t s = 0; s < g->KP; s++) n += indices[pool * g->KP + s] >= 0;
+        for (uint64_t d = 0; d < g->D && !(n & (n - 1)); d++) bound[pool * g->D + d] = 0;
+    }
+}
+
 uint32_t dsa_row_key(const struct case_line *c, uint32_t row)
 {
     uint32_t rows = case_u32(c, "rows");

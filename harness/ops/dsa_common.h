@@ -70,6 +70,17 @@ void dsa_store_scaled(const struct field *f, uint64_t row, int exponent, enum dt
  * equal and every weight is exactly 1; values are small integers. value [f->cols]. */
 void dsa_exact_row(const struct field *f, uint64_t row, bool query, double *value);
 
+/* A latent row or a query of the decode, of at most 1024 channels; in exact_int as above. */
+void dsa_attend_store(const struct field *f, uint64_t row, bool query, enum dtype dtype, void *out);
+/* For exact_int: every weight is 1 and every sum exact; with a power of two of ids and scales that
+ * are powers of two the quotient is exact too, so nothing but the store rounds: such sequences' bounds
+ * become 0. bound [num_seqs, num_q_heads, kv_lora_rank]. */
+void dsa_decode_exact(const struct ref_dsa_decode *g, double *bound);
+/* For exact_int: all weights of a pool are equal, the keys are small integers. With a power of two of
+ * valid slots every weight, product, sum and quotient is exact: such pools' bounds become 0. indices
+ * [pools, KP], bound [pools, D]. */
+void dsa_pools_exact(const struct ref_dsa_kpool_compress *g, const int32_t *indices, double *bound);
+
 /* Rows of a batch, for operations with the parameters rows, first and reverse: the key of a row
  * says which data it has, so that a batch can be reordered or cut. */
 uint32_t dsa_row_key(const struct case_line *c, uint32_t row);

@@ -52,131 +52,40 @@ static const char *const always[] = {
     "dsa_expand_selection:len=40,pad=3,kpool=16,topk=32,rows=3,pos=[2,18,39],seed=0x55",
     "dsa_expand_selection:len=33,kpool=8,topk=16,tail=0,invalid=all,seed=0x56", NULL};
 
-static struct dsa_keys keys_of(const struct case_line *c)
-{
-    return (struct dsa_keys){.len = case_u32(c, "len"),
-                             .pad = case_u32(c, "pad"),
-                             .kpool = case_u32(c, "kpool"),
-                             .invalid = (enum dsa_invalid)case_int(c, "invalid"),
-                             .seed = case_seed(c),
-                             .change = case_int(c, "change")};
-}
+static const struct number numbers[] = {
+    {"Q", "rows"},
+    {"KP", "kpool"},
+    {"index_topk", "topk"},
+    {"always_tail", "tail"},
+    {"first_key", "firstkey == -1 ? pad : firstkey"},
+    {"most", "topk/kpool"},
+    {"pools", "pools < 0 ? ceil(max(len - first_key, 0)/kpool) : pools"},
+    {"complete", "min(max(len - first_key, 0)/kpool, pools)"},
+    {"selected_k", "select < 0 ? min(complete, most) : select"},
+    {"slack", "geom.shorter ? slack : 0"},
+    {"S", "len + slack*kpool"},
+    {"P", "pools + slack"},
+    {"select_k", "select < 0 ? min(selected_k + slack, most) : selected_k + slack"},
+    {"width", "width < 0 ? topk + tail*(kpool - 1) : width"},
+};
 
-static int64_t first_key(const struct case_line *c)
-{
-    int64_t first = case_int(c, "firstkey");
-    return first != -1 ? first : case_int(c, "pad");
-}
-
-static struct dsa_extent extent_of(const struct case_line *c)
-{
-    uint32_t len = case_u32(c, "len"), kpool = case_u32(c, "kpool"), topk = case_u32(c, "topk");
-    int64_t select = case_int(c, "select"), pools = case_int(c, "pools"), first = first_key(c);
-    struct dsa_extent e = {.len = len,
-                           .pools =
-                               pools >= 0 ? (uint32_t)pools : dsa_pools(len, first, kpool, true),
-                           .complete = dsa_pools(len, first, kpool, false)};
-    uint32_t most = kpool ? topk / kpool : 0;
-    if (e.complete > e.pools) e.complete = e.pools;
-    e.select_k = select >= 0 ? (uint32_t)select : e.complete < most ? e.complete : most;
-    e.np2 = (uint32_t)dsa_power_above(e.select_k);
-    dsa_extent_close(&e, (enum dsa_geom)case_int(c, "geom"), case_u32(c, "slack"), kpool);
-    /* The scalars' own select_k has the same limit. */
-    if (select < 0 && e.scalar_select_k > most) e.scalar_select_k = most;
-    return e;
-}
-
-static uint32_t width_of(const struct case_line *c)
-{
-    int64_t width = case_int(c, "width");
-    if (width >= 0) return (uint32_t)width;
-    return case_u32(c, "topk") + (case_int(c, "tail") ? case_u32(c, "kpool") - 1 : 0);
-}
-
-static void gpu_args(const struct case_line *c, const struct dsa_extent *e,
-                     const struct instance *in, struct gpu_dsa_expand_selection *a)
-{
-    *a = (struct gpu_dsa_expand_selection){.Q = case_u32(c, "rows"),
-                                           .P = e->scalar_pools,
-                                           .KP = case_u32(c, "kpool"),
-                                           .S = e->scalar_len,
-                                           .select_k = e->scalar_select_k,
-                                           .width = width_of(c),
-                                           .index_topk = case_u32(c, "topk"),
-                                           .first_key = (int32_t)first_key(c),
-                                           .always_tail = (int32_t)case_int(c, "tail"),
-                                           .host_geom = e->given ? e->numbers : NULL};
-    if (!in) return;
-    a->host_valid_keys = instance_data(in, "valid_keys");
-    a->host_q_pos = instance_data(in, "q_pos");
-    a->host_q_mask = instance_data(in, "q_mask");
-}
-
-static void ref_args(const struct case_line *c, const struct dsa_extent *e,
-                     const struct instance *in, struct ref_dsa_expand_selection *g)
-{
-    *g = (struct ref_dsa_expand_selection){.Q = case_u32(c, "rows"),
-                                           .P = e->scalar_pools,
-                                           .KP = case_u32(c, "kpool"),
-                                           .S = e->scalar_len,
-                                           .select_k = e->scalar_select_k,
-                                           .width = width_of(c),
-                                           .index_topk = case_u32(c, "topk"),
-                                           .first_key = (int32_t)first_key(c),
-                                           .always_tail = (int32_t)case_int(c, "tail"),
-                                           .geom = e->given ? e->numbers : NULL};
-    if (!in) return;
-    g->selected = instance_data(in, "selected");
-    g->pool_indices = instance_data(in, "pool_indices");
-    g->valid_cand = instance_data(in, "valid_cand");
-    g->valid_keys = instance_data(in, "valid_keys");
-    g->q_pos = instance_data(in, "q_pos");
-    g->q_mask = instance_data(in, "q_mask");
-}
-
-static bool ref_accepts(const struct case_line *c, const struct instance *in,
-                        struct ref_refusal *why)
-{
-    struct dsa_extent e = extent_of(c);
-    struct ref_dsa_expand_selection g;
-    ref_args(c, &e, in, &g);
-    return ref_dsa_expand_selection_accepts(&g, why);
-}
-
-static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
-                                 struct gpu_report *report)
-{
-    struct dsa_extent e = extent_of(c);
-    struct gpu_dsa_expand_selection a;
-    gpu_args(c, &e, in, &a);
-    return gpu_dsa_expand_selection_check(&a, report);
-}
-
-static bool add_tensors(const struct case_line *c, struct instance *in, const struct dsa_extent *e)
-{
-    uint64_t rows = case_u32(c, "rows"), kpool = case_u32(c, "kpool");
-    uint64_t selected_shape[] = {rows, e->scalar_select_k}, slot_shape[] = {e->scalar_pools, kpool};
-    uint64_t cand_shape[] = {rows, e->scalar_pools}, valid_shape[] = {e->scalar_len};
-    uint64_t row_shape[] = {rows}, out_shape[] = {rows, width_of(c)};
-    return instance_add(in, "selected", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 2, selected_shape,
-                        "query,item") &&
-           instance_add(in, "pool_indices", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 2, slot_shape,
-                        "pool,slot") &&
-           instance_add(in, "valid_cand", DTYPE_U8, ROLE_IN, CONTRACT_ANY, 2, cand_shape,
-                        "query,pool") &&
-           instance_add(in, "valid_keys", DTYPE_U8, ROLE_IN, CONTRACT_ANY, 1, valid_shape,
-                        "token") &&
-           instance_add(in, "q_pos", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 1, row_shape, "query") &&
-           instance_add(in, "q_mask", DTYPE_U8, ROLE_IN, CONTRACT_ANY, 1, row_shape, "query") &&
-           instance_add(in, "out", DTYPE_I32, ROLE_OUT, CONTRACT_EXACT, 2, out_shape,
-                        "query,slot") &&
-           dsa_add_geom(in, e);
-}
+static const struct array arrays[] = {
+    {"selected", ARRAY_POISONED},
+    {"pool_indices", ARRAY_POISONED},
+    {"valid_cand", ARRAY_POISONED},
+    {"valid_keys", ARRAY_POISONED},
+    {"q_pos", ARRAY_POISONED},
+    {"q_mask", ARRAY_POISONED},
+    {"out", ARRAY_EXACT},
+    {DSA_GEOM("len, pools, complete, selected_k, pow2(selected_k)")},
+};
 
 struct build {
     const struct case_line *c;
-    const struct dsa_extent *e;
     struct dsa_keys keys;
+    uint32_t pools, selected_k; /* that count */
+    uint64_t selected_width, pool_width;
+    int64_t first_key;
     int32_t *tokens;   /* [pools, kpool] */
     uint8_t *complete; /* [pools] */
     uint32_t *order;   /* [pools] */
@@ -193,18 +102,18 @@ static bool is_candidate(const struct build *b, uint32_t pool, int64_t pos)
 /* How many entries of the row count: what a pass over this row alone would select. */
 static uint32_t row_count(const struct build *b, int64_t pos)
 {
-    int64_t seen = (pos + 1 - first_key(b->c)) / b->keys.kpool;
-    if (pos + 1 <= first_key(b->c)) return 0;
-    return seen < b->e->select_k ? (uint32_t)seen : b->e->select_k;
+    int64_t seen = (pos + 1 - b->first_key) / b->keys.kpool;
+    if (pos + 1 <= b->first_key) return 0;
+    return seen < b->selected_k ? (uint32_t)seen : b->selected_k;
 }
 
 static void select_pool(struct build *b, uint64_t row, uint32_t at, int32_t pool, int64_t pos)
 {
     uint64_t kpool = b->keys.kpool;
-    b->selected[row * b->e->scalar_select_k + at] = pool;
+    b->selected[row * b->selected_width + at] = pool;
     if (pool < 0) return;
     bool candidate = is_candidate(b, (uint32_t)pool, pos);
-    b->valid_cand[row * b->e->scalar_pools + (uint32_t)pool] = candidate;
+    b->valid_cand[row * b->pool_width + (uint32_t)pool] = candidate;
     /* Only candidates are expanded: the tokens of other pools must not matter. */
     if (!candidate) return;
     memcpy(b->pool_indices + (uint64_t)pool * kpool, b->tokens + (uint64_t)pool * kpool,
@@ -220,7 +129,7 @@ static void fill_row(struct build *b, uint32_t row, int64_t pos)
     struct rng holes = {b->keys.seed, STREAM_HOLE, key << 32};
     uint32_t count = row_count(b, pos), seen = 0, others = 0;
     enum pick pick = (enum pick)case_int(b->c, "pick");
-    while (seen < b->e->pools &&
+    while (seen < b->pools &&
            (int64_t)b->keys.pad + (int64_t)(seen + 1) * b->keys.kpool <= pos + 1)
         seen++;
     rng_permutation(&r, b->order, seen);
@@ -231,11 +140,11 @@ static void fill_row(struct build *b, uint32_t row, int64_t pos)
             continue;
         }
         while (!hole && next < seen && !is_candidate(b, b->order[next], pos)) next++;
-        while (others < b->e->pools && is_candidate(b, others, pos)) others++;
+        while (others < b->pools && is_candidate(b, others, pos)) others++;
         if (!hole && next < seen)
             select_pool(b, row, i, (int32_t)b->order[next++], pos);
         else
-            select_pool(b, row, i, others < b->e->pools ? (int32_t)others++ : -1, pos);
+            select_pool(b, row, i, others < b->pools ? (int32_t)others++ : -1, pos);
     }
 }
 
@@ -246,7 +155,6 @@ static void fill_rows(struct build *b, struct instance *in)
     uint8_t *q_mask = instance_data(in, "q_mask"), *valid = instance_data(in, "valid_keys");
     uint32_t rows = case_u32(c, "rows");
     int64_t last = -1;
-    poison_fill(q_pos, DTYPE_I32, rows, in->poison);
     for (uint32_t row = 0; row < rows; row++) {
         int64_t pos = dsa_row_item(c, "pos", row, case_int(c, "len") - 1);
         q_mask[row] = (uint8_t)dsa_row_item(c, "mask", row, 1);
@@ -262,59 +170,30 @@ static void fill_rows(struct build *b, struct instance *in)
         valid[t] = dsa_key_valid(&b->keys, (uint32_t)t);
 }
 
-static bool build(const struct case_line *c, struct instance *in)
+static bool fill(const struct case_line *c, struct instance *in)
 {
-    struct dsa_extent e = extent_of(c);
-    struct build b = {.c = c, .e = &e, .keys = keys_of(c)};
-    if (!add_tensors(c, in, &e)) return false;
-    b.tokens = malloc(((uint64_t)e.pools * b.keys.kpool + 1) * sizeof *b.tokens);
-    b.complete = malloc((uint64_t)e.pools + 1);
-    b.order = malloc(((uint64_t)e.pools + 1) * sizeof *b.order);
+    struct build b = {.c = c,
+                      .keys = dsa_keys_of(c),
+                      .pools = case_number_u32(c, "pools"),
+                      .selected_k = case_number_u32(c, "selected_k"),
+                      .selected_width = instance_find(in, "selected")->shape[1],
+                      .pool_width = instance_find(in, "valid_cand")->shape[1],
+                      .first_key = case_number(c, "first_key"),
+                      .selected = instance_data(in, "selected"),
+                      .pool_indices = instance_data(in, "pool_indices"),
+                      .valid_cand = instance_data(in, "valid_cand")};
+    b.tokens = malloc(((uint64_t)b.pools * b.keys.kpool + 1) * sizeof *b.tokens);
+    b.complete = malloc((uint64_t)b.pools + 1);
+    b.order = malloc(((uint64_t)b.pools + 1) * sizeof *b.order);
     bool fine = b.tokens && b.complete && b.order;
     if (fine) {
-        for (uint32_t i = 0; i < in->n_tensors; i++) {
-            struct tensor *t = &in->tensors[i];
-            if (t->role == ROLE_IN && strcmp(t->name, "geom"))
-                poison_fill(t->data, t->dtype, t->elems, in->poison);
-        }
-        b.selected = instance_data(in, "selected");
-        b.pool_indices = instance_data(in, "pool_indices");
-        b.valid_cand = instance_data(in, "valid_cand");
-        dsa_pool_tables(&b.keys, e.pools, b.tokens, b.complete);
+        dsa_pool_tables(&b.keys, b.pools, b.tokens, b.complete);
         fill_rows(&b, in);
     }
     free(b.tokens);
     free(b.complete);
     free(b.order);
     return fine;
-}
-
-static enum gpu_status launch(const struct gpu_target *targets, const struct case_line *c,
-                              const struct instance *in, const struct gpu_buffer *buffers,
-                              struct gpu_report *report)
-{
-    struct dsa_extent e = extent_of(c);
-    struct gpu_dsa_expand_selection a;
-    gpu_args(c, &e, in, &a);
-    a.selected = &buffers[instance_index(in, "selected")];
-    a.pool_indices = &buffers[instance_index(in, "pool_indices")];
-    a.valid_cand = &buffers[instance_index(in, "valid_cand")];
-    a.valid_keys = &buffers[instance_index(in, "valid_keys")];
-    a.q_pos = &buffers[instance_index(in, "q_pos")];
-    a.q_mask = &buffers[instance_index(in, "q_mask")];
-    a.out = &buffers[instance_index(in, "out")];
-    a.geom = dsa_geom_buffer(in, &e, buffers);
-    return gpu_dsa_expand_selection(&targets[0], &a, report);
-}
-
-static void oracle(const struct case_line *c, const struct instance *in,
-                   const struct ref_error_model *model, const uint8_t *const *got,
-                   struct expected *e)
-{
-    struct dsa_extent extent = extent_of(c);
-    struct ref_dsa_expand_selection g;
-    ref_args(c, &extent, in, &g);
-    ref_dsa_expand_selection(&g, (int32_t *)(void *)e[instance_index(in, "out")].exact);
 }
 
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
@@ -360,81 +239,33 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     }
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"rows", "len",    "kpool", "topk",
-                                       "pad",  "select", "pools", "width"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        if (rng_one_in(r, 6))
-            case_set_int(c, "firstkey", rng_range(r, -3, case_int(c, "len") + 3));
-        else
-            dsa_absurd_param(c, r, keys, 8);
-    }
-}
-
-static bool edit_later(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    uint32_t row = (uint32_t)rng_range(r, 0, case_int(base, "rows") - 1);
-    int64_t pos = dsa_row_item(base, "pos", row, case_int(base, "len") - 1);
-    if (case_int(base, "change") >= 0 || pos < -1 || pos + 1 >= case_int(base, "len")) return false;
-    /* Tokens that become valid must not lie before a first_key that was set by hand. */
-    if (case_int(base, "firstkey") >= 0) return false;
-    case_set_int(changed, "change", pos + 1);
-    return true;
-}
-
-static int64_t row_before_change(const struct case_line *base, const struct case_line *changed,
-                                 int64_t row)
-{
-    int64_t pos = dsa_row_item(base, "pos", (uint32_t)row, case_int(base, "len") - 1);
-    return pos < case_int(changed, "change") ? row : -1;
-}
-
-/* A row does not depend on what comes after its position, and so not on how long the context is:
- * the place of its tail does not move when more pools are complete. */
-static bool edit_longer(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    uint32_t n;
-    case_list(base, "pos", &n);
-    if (!n || case_int(base, "select") >= 0 || case_enum_is(base, "invalid", "end")) return false;
-    case_set_int(changed, "len", case_int(base, "len") + rng_range(r, 1, 40));
-    return true;
-}
-
-static int64_t row_inside(const struct case_line *base, const struct case_line *changed,
-                          int64_t row)
-{
-    return dsa_row_item(base, "pos", (uint32_t)row, 0) < case_int(base, "len") ? row : -1;
-}
-
 static const struct relation relations[] = {
-    {"rows-reversed", RELATION_SAME_BITS, .edit = dsa_edit_reversed, .base_row_of = dsa_row_reversed},
-    {"row-alone", RELATION_SAME_BITS, .edit = dsa_edit_alone, .base_row_of = dsa_row_alone},
-    {"later-tokens-changed", RELATION_SAME_BITS, .edit = edit_later, .base_row_of = row_before_change},
-    {"context-grown", RELATION_SAME_BITS, .edit = edit_longer, .base_row_of = row_inside},
-    {"geometry-dropped", RELATION_SAME_BITS, .edit = dsa_edit_no_geom},
+    {DSA_ROWS_REVERSED},
+    {DSA_ROW_ALONE},
+    /* Tokens that become valid must not lie before a first_key that was set by hand. */
+    {"later-tokens-changed", RELATION_SAME_BITS, "change < 0 && firstkey < 0 && rows",
+     DSA_CHANGE_LATER, DSA_ROW_POS " < new.change ? row : -1"},
+    /* A row does not depend on what comes after its position, and so not on how long the context
+     * is: the place of its tail does not move when more pools are complete. */
+    {"context-grown", RELATION_SAME_BITS, "pos && select < 0 && !invalid.end",
+     "len = len + draw(1, 40)", DSA_ROW_POS " < len ? row : -1"},
+    {DSA_GEOMETRY_DROPPED},
     {0}};
-
-static const char *const modules[] = {"dsa_indexer", NULL};
 
 const struct op op_dsa_expand = {
     .name = "dsa_expand_selection",
-    .modules = modules,
+    .modules = (const char *const[]){"dsa_indexer", NULL},
     .family = "dsa",
     .summary = "token ids of the selected pools and the tail",
     .contract = CONTRACT_EXACT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
     .presets = presets,
     .always = always,
     .relations = relations,
+    .wild = "rows len kpool topk pad select pools width firstkey",
     .sample = sample,
-    .wild = "-",
-    .sample_wild = sample_wild,
-    .ref_accepts = ref_accepts,
-    .gpu_check = gpu_check,
-    .build = build,
-    .launch = launch,
-    .oracle = oracle,
+    .steps = (const struct step[]){{&interface_dsa_expand_selection}, {0}},
+    .fill = fill,
 };

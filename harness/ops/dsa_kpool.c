@@ -130,15 +130,6 @@ static const struct array arrays[] = {
     {DSA_GEOM("len, pools, complete, 0, 1")},
 };
 
-/* exact_int: all weights of a pool are equal, the keys are small integers. With a power of two of
- * valid slots every weight, product, sum and quotient is exact, so the bound is 0. */
-static bool exactly_computable(const int32_t *slots, uint32_t kpool)
-{
-    uint32_t n = 0;
-    for (uint32_t s = 0; s < kpool; s++) n += slots[s] >= 0;
-    return (n & (n - 1)) == 0;
-}
-
 static void oracle(const struct case_line *c, const struct instance *in,
                    const struct ref_error_model *model, const uint8_t *const *got,
                    struct expected *e)
@@ -152,11 +143,7 @@ static void oracle(const struct case_line *c, const struct instance *in,
     g.pools = case_number_u32(c, "pools");
     ref_dsa_kpool_compress(&g, model, keys->value, keys->bound, indices,
                            e[instance_index(in, "pool_valid")].exact);
-    if (dsa_regime(c, "regime") != REGIME_EXACT_INT) return;
-    for (uint64_t pool = 0; pool < g.pools; pool++) {
-        if (!exactly_computable(indices + pool * g.KP, g.KP)) continue;
-        for (uint64_t d = 0; d < g.D; d++) keys->bound[pool * g.D + d] = 0;
-    }
+    if (dsa_regime(c, "regime") == REGIME_EXACT_INT) dsa_pools_exact(&g, indices, keys->bound);
 }
 
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
