@@ -2,8 +2,6 @@
 #include "harness/ops/dsa_pipeline.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { MODEL_ROWS = 4 };
 
@@ -79,13 +77,88 @@ static const char *const always[] = {
     "dsa_decode_pipeline:len=30,invalid=all,seed=0x57",
     NULL};
 
+static const struct number numbers[] = {
+    {"Q", "rows"},
+    {"H", "iheads"},
+    {"D", "dim"},
+    {"KP", "kpool"},
+    {"first_key", "pad"},
+    {"index_topk", "topk"},
+    {"always_tail", "tail"},
+    {"most", "topk/kpool"},
+    {"complete", "max(len - pad, 0)/kpool"},
+    {"selected_k", "min(complete, most)"},
+    /* Pages of pooled keys are whole: pools past the last token hold nothing. */
+    {"page_pools", "block/kpool"},
+    {"pool_pages", "keys.paged ? ceil(ceil(max(len - pad, 0)/kpool)/page_pools) : 0"},
+    {"pools", "keys.paged && page_pools ? pool_pages*page_pools : ceil(max(len - pad, 0)/kpool)"},
+    {"key_pitch", "page_pools*dim + 96"},
+    /* A vector describes one launch over all pools, so pages and vectors exclude each other. */
+    {"vector", "!geom.none && !keys.paged"},
+    {"slack", "geom.shorter && vector ? slack : 0"},
+    {"S", "len + slack*kpool"},
+    {"P", "pools + slack"},
+    {"select_k", "min(selected_k + slack, most)"},
+    {"NP2", "pow2(selected_k + slack)"},
+    {"width", "topk + (tail ? kpool - 1 : 0)"},
+    {"index_scale", "1/sqrt(dim)"},
+    {"max_blocks_per_seq", "ceil(len/block) + 1"},
+    {"cache_stride_bytes", "max(block*512 + pitch, 0)"},
+};
+
+static const struct step steps[] = {
+    [DSA_STEP_COMPRESS] = {&interface_dsa_kpool_compress, "block_size = (keys.paged ? block : 0)"},
+    [DSA_STEP_SCORES] = {&interface_dsa_index_scores,
+                         "q = index_q, valid_keys = valid, out = scores, scale = index_scale"},
+    [DSA_STEP_TOPK] = {&interface_dsa_topk_pools},
+    [DSA_STEP_EXPAND] = {&interface_dsa_expand_selection, "valid_keys = valid, out = rows"},
+    [DSA_STEP_DECODE] = {&interface_dsa_decode,
+                         "num_seqs = rows, sel_rows = rows, num_q_heads = heads, num_kv_heads = 1, "
+                         "kv_lora_rank = 512, block_size = block, index_kpool = kpool, "
+                         "scale = 1/sqrt(512), k_scale = kscale, v_scale = vscale, "
+                         "sel_indices = rows",
+                         .module = 1},
+    [DSA_STEPS] = {0}};
+
+/* Outputs in the order of the stages, so that the first wrong one is the one reported. */
+static const struct array arrays[] = {
+    {"k", ARRAY_IN},
+    {"gate", ARRAY_IN, .when = "gates.own"},
+    {"gate", ARRAY_IN, .when = "gates.keys", .alias_of = "k"},
+    {"valid", ARRAY_POISONED},
+    {"ape", ARRAY_IN},
+    {"index_q", ARRAY_IN},
+    {"weights", ARRAY_IN},
+    {"q_pos", ARRAY_IN},
+    {"q_mask", ARRAY_IN},
+    {"q", ARRAY_IN},
+    {"block_tables", ARRAY_POISONED},
+    {"seq_lens", ARRAY_IN},
+    {"k_cache", ARRAY_IN},
+    {"v_cache", ARRAY_IN, .when = "!kv.one"},
+    {"v_cache", ARRAY_IN, .when = "kv.one", .alias_of = "k_cache"},
+    {"pool_keys", ARRAY_BOUND, .when = "keys.contiguous"},
+    /* Every physical page, in the order in which they lie. */
+    {"pool_keys", ARRAY_BOUND, .when = "keys.paged", .dtype = DTYPE_F32,
+     .shape = "pool_pages, page_pools, dim", .dims = "page,pool,dim", .pitch = "key_pitch"},
+    {"pool_indices", ARRAY_EXACT},
+    {"pool_valid", ARRAY_EXACT},
+    {"scores", ARRAY_EXACT},
+    {"valid_cand", ARRAY_EXACT},
+    {"selected", ARRAY_EXACT},
+    {"certified", ARRAY_SELECT, .alias_of = "selected"},
+    {"rows", ARRAY_EXACT},
+    {"out", ARRAY_BOUND, .dims = "query,head,dim"},
+    {"geom", ARRAY_IN, .when = "vector",
+     .values = "len, pools, complete, selected_k, pow2(selected_k)"},
+};
+
 /* The tail is counted, not looked up: as many of the last positions as there are valid keys past
  * the last whole pool. With an invalid token between valid ones these are tokens of a pool that may
  * be selected too, and the row holds them twice. */
-static bool tail_overlaps(const struct dsa_pipeline *p)
+static bool tail_overlaps(const struct case_line *c)
 {
-    return p->tail && p->kpool > 1 && p->keys.invalid != DSA_INVALID_NONE &&
-           p->keys.invalid != DSA_INVALID_END && p->keys.invalid != DSA_INVALID_ALL;
+    return case_number(c, "tail && kpool > 1 && !invalid.none && !invalid.end && !invalid.all");
 }
 
 static const char overlap_text[] = "always_tail with invalid tokens between valid ones: the tail "
@@ -94,37 +167,16 @@ static const char overlap_text[] = "always_tail with invalid tokens between vali
 static bool ref_accepts(const struct case_line *c, const struct instance *in,
                         struct ref_refusal *why)
 {
-    struct dsa_pipeline p;
-    struct ref_dsa_kpool_compress compress;
-    struct ref_dsa_index_scores scores;
-    struct ref_dsa_topk_pools topk;
-    struct ref_dsa_expand_selection expand;
-    struct ref_dsa_decode decode;
-    dsa_pipeline_read(c, &p);
-    if (tail_overlaps(&p)) {
-        snprintf(why->rule, sizeof why->rule, "duplicate_id");
-        snprintf(why->text, sizeof why->text, "%s", overlap_text);
-        return false;
-    }
-    dsa_pipeline_ref_compress(&p, in, &compress);
-    dsa_pipeline_ref_scores(&p, in, &scores);
-    dsa_pipeline_ref_topk(&p, &topk);
-    dsa_pipeline_ref_expand(&p, in, &expand);
-    dsa_pipeline_ref_decode(&p, in, &decode);
-    scores.pool_indices = NULL; /* made by the stage before */
-    decode.sel_indices = NULL;
-    return ref_dsa_decode_accepts(&decode, why) && ref_dsa_kpool_compress_accepts(&compress, why) &&
-           ref_dsa_index_scores_accepts(&scores, why) && ref_dsa_topk_pools_accepts(&topk, why) &&
-           ref_dsa_expand_selection_accepts(&expand, why);
+    if (!tail_overlaps(c)) return true;
+    snprintf(why->rule, sizeof why->rule, "duplicate_id");
+    snprintf(why->text, sizeof why->text, "%s", overlap_text);
+    return false;
 }
 
 static enum gpu_status gpu_check(const struct case_line *c, const struct instance *in,
                                  struct gpu_report *report)
 {
-    struct dsa_pipeline p;
-    dsa_pipeline_read(c, &p);
-    if (tail_overlaps(&p)) return gpu_refuse(report, "duplicate_id", "%s", overlap_text);
-    return dsa_pipeline_check(c, in, report);
+    return tail_overlaps(c) ? gpu_refuse(report, "duplicate_id", "%s", overlap_text) : GPU_OK;
 }
 
 /* Positions of the rows: at the end one after another, as in speculative verification, or anywhere.
@@ -175,9 +227,7 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_enum(c, "regime", regimes[index % REGIMES]);
     case_set_int(c, "attend", (int64_t)(index / REGIMES + index) % 11 % ATTEND_REGIMES);
     case_set_int(c, "invalid", (int64_t)(index / 5 + index) % 13 % 7);
-    struct dsa_pipeline p;
-    dsa_pipeline_read(c, &p);
-    if (tail_overlaps(&p)) case_set_enum(c, "invalid", "end");
+    if (tail_overlaps(c)) case_set_enum(c, "invalid", "end");
     if (rng_one_in(r, 3)) case_set_enum(c, "keys", "paged");
     if (rng_one_in(r, 4)) {
         case_set_int(c, "rows", 1);
@@ -186,174 +236,45 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     }
 }
 
-static void sample_wild(struct case_line *c, struct rng *r)
-{
-    static const char *const keys[] = {"rows",  "heads", "iheads", "len",
-                                       "kpool", "topk",  "pad",    "block"};
-    sample(c, r, TIER_QUICK, rng_u32(r));
-    for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--) {
-        uint32_t which = rng_u32(r) % 12;
-        if (which == 0)
-            case_set_int(c, "dim", rng_range(r, 0, 200));
-        else if (which == 1)
-            case_set_real(c, "kscale", dsa_absurd_real(r));
-        else if (which == 2)
-            case_set_int(c, "pitch", rng_range(r, -40, 40) * rng_range(r, 1, 16));
-        else if (which == 3)
-            case_set_int(c, "invalid", rng_range(r, 0, 6));
-        else
-            dsa_absurd_param(c, r, keys, 8);
-    }
-}
-
-static bool edit_later(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    uint32_t row = (uint32_t)rng_range(r, 0, case_int(base, "rows") - 1);
-    int64_t pos = dsa_pipeline_pos(base, row);
-    if (case_int(base, "change") >= 0 || pos < -1 || pos + 1 >= case_int(base, "len")) return false;
-    case_set_int(changed, "change", pos + 1);
-    return true;
-}
-
-static int64_t row_before_change(const struct case_line *base, const struct case_line *changed,
-                                 int64_t row)
-{
-    return dsa_pipeline_pos(base, (uint32_t)row) < case_int(changed, "change") ? row : -1;
-}
-
 /* NaN ranks after every number, so a candidate with a NaN score ranks after the -FLT_MAX of pools
  * that are no candidates, and whether it is among the first k_r hangs on how many of those there
  * are: with NaN scores a row may change with the context behind it. */
-static bool ranks_by_number(const struct case_line *c)
-{
-    return !case_enum_is(c, "regime", "specials");
-}
-
-/* A row of a batch against a pass of its own at its own length: the place of the tail in the row
- * included, and so the order in which the decode adds. */
-static bool edit_single(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    uint32_t row = (uint32_t)rng_range(r, 0, case_int(base, "rows") - 1);
-    int64_t pos = dsa_pipeline_pos(base, row), len = case_int(base, "len");
-    if (pos < 0 || pos >= len || case_enum_is(base, "invalid", "end") || !ranks_by_number(base))
-        return false;
-    if (pos == len - 1 && case_int(base, "rows") == 1) return false;
-    if (case_int(base, "pad") > pos + 1) return false;
-    case_set_int(changed, "first", dsa_row_key(base, row));
-    case_set_int(changed, "rows", 1);
-    case_set_int(changed, "reverse", 0);
-    case_set_int(changed, "len", pos + 1);
-    case_set_enum(changed, "geom", "none");
-    return true;
-}
-
-static bool edit_longer(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    uint32_t n;
-    case_list(base, "pos", &n);
-    if (!n || case_enum_is(base, "invalid", "end") || !ranks_by_number(base)) return false;
-    case_set_int(changed, "len", case_int(base, "len") + rng_range(r, 1, 40));
-    return true;
-}
-
-static int64_t row_inside(const struct case_line *base, const struct case_line *changed,
-                          int64_t row)
-{
-    return dsa_pipeline_pos(base, (uint32_t)row) < case_int(base, "len") ? row : -1;
-}
-
-/* Pages of pooled keys end with pools that hold nothing: more pools that are no candidates. */
-static bool edit_keys(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (!ranks_by_number(base)) return false;
-    case_set_enum(changed, "keys", case_enum_is(base, "keys", "paged") ? "contiguous" : "paged");
-    case_set_enum(changed, "geom", "none");
-    return true;
-}
-
-static bool edit_pages(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    case_set_enum(changed, "pages", "shuffled");
-    case_set_int(changed, "pageseed", rng_range(r, 1, 1 << 20));
-    case_set_int(changed, "pitch", case_int(base, "pitch") + 16 * rng_range(r, 1, 9));
-    return true;
-}
-
-static bool edit_block(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_enum_is(base, "keys", "paged") && !ranks_by_number(base)) return false;
-    case_set_int(changed, "block",
-                 case_int(base, "block") + case_int(base, "kpool") * rng_range(r, 1, 3));
-    return true;
-}
-
-static bool edit_split(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (!case_enum_is(base, "kv", "one")) return false;
-    case_set_enum(changed, "kv", "two");
-    return true;
-}
-
-static bool edit_vscale(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    case_set_real(changed, "vscale", 2 * case_real(base, "vscale"));
-    return true;
-}
-
-enum {
-    RELATION_REVERSED,
-    RELATION_ALONE,
-    RELATION_LATER,
-    RELATION_SINGLE,
-    RELATION_LONGER,
-    RELATION_KEYS,
-    RELATION_PAGES,
-    RELATION_BLOCK,
-    RELATION_SPLIT,
-    RELATION_VSCALE,
-    RELATION_GEOM
-};
+#define RANKS_BY_NUMBER "!regime.specials"
+/* Pools are not rows, and what has a pool for a column changes shape with the context. */
+#define BY_QUERY "scores, valid_cand, selected, certified, rows, out"
+#define FROM_SELECTION "selected, rows, out"
 
 static const struct relation relations[] = {
-    [RELATION_REVERSED] = {"rows-reversed", RELATION_SAME_BITS, .edit = dsa_edit_reversed, .base_row_of = dsa_row_reversed},
-    [RELATION_ALONE] = {"row-alone", RELATION_SAME_BITS, .edit = dsa_edit_alone, .base_row_of = dsa_row_alone},
-    [RELATION_LATER] = {"later-tokens-changed", RELATION_SAME_BITS, .edit = edit_later, .base_row_of = row_before_change},
-    [RELATION_SINGLE] = {"single-row-pass", RELATION_SAME_BITS, .edit = edit_single, .base_row_of = dsa_row_alone},
-    [RELATION_LONGER] = {"context-grown", RELATION_SAME_BITS, .edit = edit_longer, .base_row_of = row_inside},
-    [RELATION_KEYS] = {"key-layout-changed", RELATION_SAME_BITS, .edit = edit_keys},
-    [RELATION_PAGES] = {"pages-permuted", RELATION_SAME_BITS, .edit = edit_pages},
-    [RELATION_BLOCK] = {"block-size-changed", RELATION_SAME_BITS, .edit = edit_block},
-    [RELATION_SPLIT] = {"kv-split", RELATION_SAME_BITS, .edit = edit_split},
-    [RELATION_VSCALE] = {"v-scale-doubled", RELATION_DOUBLED, .edit = edit_vscale},
-    [RELATION_GEOM] = {"geometry-dropped", RELATION_SAME_BITS, .edit = dsa_edit_no_geom},
+    {DSA_ROWS_REVERSED, .outputs = BY_QUERY},
+    {DSA_ROW_ALONE, .outputs = BY_QUERY},
+    {DSA_LATER_TOKENS_CHANGED, .outputs = BY_QUERY},
+    /* A row of a batch against a pass of its own at its own length: the place of the tail in the row
+     * included, and so the order in which the decode adds. Where the drawn row has no such pass,
+     * nothing changes. */
+    {"single-row-pass", RELATION_SAME_BITS, "rows && !invalid.end && " RANKS_BY_NUMBER,
+     "first = first + draw(0, rows - 1), "
+     "len = item(pos, new.first, len - 1) + 1, "
+     "len = new.len > 0 && new.len >= pad && new.len <= len ? new.len : 0, "
+     "rows = new.len ? 1 : rows, "
+     "reverse = new.len ? 0 : reverse, "
+     "geom = new.len ? none : geom, "
+     "first = new.len ? new.first : first, "
+     "len = new.len ? new.len : len",
+     "reverse ? rows - 1 - (new.first - first) : new.first - first", .outputs = "rows, out"},
+    {"context-grown", RELATION_SAME_BITS, "pos && !invalid.end && " RANKS_BY_NUMBER,
+     "len = len + draw(1, 40)", DSA_ROW_POS " < len ? row : -1", .outputs = "rows, out"},
+    /* Pages of pooled keys end with pools that hold nothing: more pools that are no candidates. */
+    {"key-layout-changed", RELATION_SAME_BITS, RANKS_BY_NUMBER,
+     "keys = keys.paged ? contiguous : paged, geom = none", .outputs = FROM_SELECTION},
+    {"pages-permuted", RELATION_SAME_BITS, NULL,
+     "pages = shuffled, pageseed = draw(1, 1048576), pitch = pitch + 16*draw(1, 9)",
+     .outputs = "pool_indices, pool_valid, " BY_QUERY},
+    {"block-size-changed", RELATION_SAME_BITS, "!keys.paged || " RANKS_BY_NUMBER,
+     "block = block + kpool*draw(1, 3)", .outputs = FROM_SELECTION},
+    {"kv-split", RELATION_SAME_BITS, "kv.one", "kv = two"},
+    {"v-scale-doubled", RELATION_DOUBLED, NULL, "vscale = 2*vscale", .outputs = "out"},
+    {DSA_GEOMETRY_DROPPED},
     {0}};
-
-/* Pools are not rows, and what has a pool for a column changes shape with the context. */
-static bool covers(const struct relation *relation, const struct tensor *output)
-{
-    bool out = !strcmp(output->name, "out"), rows = out || !strcmp(output->name, "rows");
-    bool by_query = !strcmp(output->dim[0], "query") || out;
-    switch (relation - relations) {
-    case RELATION_REVERSED:
-    case RELATION_ALONE:
-    case RELATION_LATER:
-        return by_query;
-    case RELATION_KEYS:
-    case RELATION_BLOCK:
-        return rows || !strcmp(output->name, "selected");
-    case RELATION_PAGES:
-        return strcmp(output->name, "pool_keys") != 0;
-    case RELATION_SINGLE:
-    case RELATION_LONGER:
-        return rows;
-    case RELATION_VSCALE:
-        return out;
-    default:
-        return true;
-    }
-}
-
-static const char *const modules[] = {"dsa_indexer", "glm5next_dsa_mla_decode", NULL};
 
 /* The decode kernel's, which also covers the pooling of keys. */
 static const struct ref_error_model model = {
@@ -361,23 +282,24 @@ static const struct ref_error_model model = {
 
 const struct op op_dsa_pipeline = {
     .name = "dsa_decode_pipeline",
-    .modules = modules,
+    .modules = (const char *const[]){"dsa_indexer", "glm5next_dsa_mla_decode", NULL},
     .family = "dsa",
     .summary = "indexer, selection and sparse decode, stage after stage",
     .contract = CONTRACT_SELECT,
-    .params = params,
-    .n_params = sizeof params / sizeof *params,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .steps = steps,
     .presets = presets,
     .always = always,
     .model = &model,
     .relations = relations,
-    .relation_covers = covers,
+    .wild = "rows heads iheads len kpool topk pad block dim kscale pitch invalid",
     .sample = sample,
-    .wild = "-",
-    .sample_wild = sample_wild,
+    .lay_out = dsa_pipeline_lay_out,
+    .fill = dsa_pipeline_fill,
     .ref_accepts = ref_accepts,
     .gpu_check = gpu_check,
-    .build = dsa_pipeline_build,
     .launch = dsa_pipeline_launch,
     .oracle = dsa_pipeline_oracle,
 };

@@ -6,103 +6,11 @@
 
 #include "harness/ops/dsa_pipeline.h"
 
-static const int32_t *geom_of(const struct dsa_pipeline *p)
-{
-    return p->extent.given ? p->extent.numbers : NULL;
-}
-
-void dsa_pipeline_ref_compress(const struct dsa_pipeline *p, const struct instance *in,
-                               struct ref_dsa_kpool_compress *g)
-{
-    *g = (struct ref_dsa_kpool_compress){.geom = geom_of(p),
-                                         .pools = p->extent.scalar_pools,
-                                         .S = p->extent.scalar_len,
-                                         .D = p->dim,
-                                         .KP = p->kpool,
-                                         .block_size = p->paged ? p->block : 0,
-                                         .first_key = (int32_t)p->pad};
-    if (!in) return;
-    g->k = instance_data(in, "k");
-    g->gate = instance_data(in, "gate");
-    g->valid = instance_data(in, "valid");
-    g->ape = instance_data(in, "ape");
-}
-
-void dsa_pipeline_ref_scores(const struct dsa_pipeline *p, const struct instance *in,
-                             struct ref_dsa_index_scores *g)
-{
-    *g = (struct ref_dsa_index_scores){.geom = geom_of(p),
-                                       .Q = p->rows,
-                                       .P = p->extent.scalar_pools,
-                                       .H = p->index_heads,
-                                       .D = p->dim,
-                                       .KP = p->kpool,
-                                       .S = p->extent.scalar_len,
-                                       .scale = p->index_scale};
-    if (!in) return;
-    g->q = instance_data(in, "index_q");
-    g->weights = instance_data(in, "weights");
-    g->valid_keys = instance_data(in, "valid");
-    g->q_pos = instance_data(in, "q_pos");
-}
-
-void dsa_pipeline_ref_topk(const struct dsa_pipeline *p, struct ref_dsa_topk_pools *g)
-{
-    *g = (struct ref_dsa_topk_pools){.geom = geom_of(p),
-                                     .Q = p->rows,
-                                     .P = p->extent.scalar_pools,
-                                     .NP2 = p->extent.scalar_np2,
-                                     .select_k = p->extent.scalar_select_k};
-}
-
-void dsa_pipeline_ref_expand(const struct dsa_pipeline *p, const struct instance *in,
-                             struct ref_dsa_expand_selection *g)
-{
-    *g = (struct ref_dsa_expand_selection){.geom = geom_of(p),
-                                           .Q = p->rows,
-                                           .P = p->extent.scalar_pools,
-                                           .KP = p->kpool,
-                                           .S = p->extent.scalar_len,
-                                           .select_k = p->extent.scalar_select_k,
-                                           .width = p->width,
-                                           .index_topk = p->topk,
-                                           .first_key = (int32_t)p->pad,
-                                           .always_tail = p->tail};
-    if (!in) return;
-    g->valid_keys = instance_data(in, "valid");
-    g->q_pos = instance_data(in, "q_pos");
-    g->q_mask = instance_data(in, "q_mask");
-}
-
-void dsa_pipeline_ref_decode(const struct dsa_pipeline *p, const struct instance *in,
-                             struct ref_dsa_decode *g)
-{
-    *g = (struct ref_dsa_decode){.num_seqs = p->rows,
-                                 .sel_rows = p->rows,
-                                 .width = p->width,
-                                 .max_blocks_per_seq = p->max_blocks,
-                                 .num_q_heads = p->heads,
-                                 .num_kv_heads = 1,
-                                 .kv_lora_rank = DSA_LATENT,
-                                 .block_size = p->block,
-                                 .index_kpool = p->kpool,
-                                 .scale = p->scale,
-                                 .k_scale = p->k_scale,
-                                 .v_scale = p->v_scale,
-                                 .cache_stride_bytes = p->cache_pitch};
-    if (!in) return;
-    g->num_pages = *(const uint32_t *)in->extra;
-    g->q = instance_data(in, "q");
-    g->k_cache = instance_data(in, "k_cache");
-    g->v_cache = instance_data(in, "v_cache");
-    g->block_tables = instance_data(in, "block_tables");
-    g->seq_lens = instance_data(in, "seq_lens");
-}
-
 /* What the oracle of one case works on. Pool keys are in the order of the pools here, wherever
  * their pages lie: contiguous ones are used where they are, for a long context has many. */
 struct judge {
     struct dsa_pipeline p;
+    const struct case_line *c;
     const struct instance *in;
     const uint8_t *const *got;
     struct expected *e;
@@ -112,7 +20,14 @@ struct judge {
     float *near_keys;              /* the floats nearest to key_value */
     double *own_value, *own_bound; /* paged: the memory of the arrays above */
     float *own_got;
+    int32_t values[ARRAY_VALUES_MAX]; /* of the geometry vector */
 };
+
+/* The oracle's arguments of a step; what a stage before makes is left NULL. */
+static void arguments_of(struct judge *j, uint32_t step, void *g)
+{
+    step_ref_arguments(&j->c->op->steps[step], j->c, j->in, g, j->values);
+}
 
 static void *expected_of(const struct judge *j, const char *name)
 {
@@ -124,20 +39,13 @@ static const void *got_of(const struct judge *j, const char *name)
     return j->got[instance_index(j->in, name)];
 }
 
-static bool exactly_computable(const int32_t *slots, uint32_t kpool)
-{
-    uint32_t n = 0;
-    for (uint32_t s = 0; s < kpool; s++) n += slots[s] >= 0;
-    return (n & (n - 1)) == 0;
-}
-
 /* The keys of paged pools, page after page as they lie, against the order of the pools. */
 static void judge_paged_keys(struct judge *j)
 {
     struct expected *keys = &j->e[instance_index(j->in, "pool_keys")];
     const float *got = got_of(j, "pool_keys");
     uint64_t dim = j->p.dim;
-    for (uint64_t pool = 0; pool < j->p.extent.pools; pool++) {
+    for (uint64_t pool = 0; pool < j->p.pools; pool++) {
         uint64_t page = pool / j->p.page_pools, slot = pool % j->p.page_pools;
         uint64_t place = (j->pages[page] * (uint64_t)j->p.page_pools + slot) * dim;
         memcpy(keys->value + place, j->key_value + pool * dim, dim * sizeof(double));
@@ -146,28 +54,22 @@ static void judge_paged_keys(struct judge *j)
     }
 }
 
-/* The bounds of exact_int keys are 0 for a power of two of valid slots: dsa_kpool.c says why. */
 static void judge_keys(struct judge *j, const struct ref_error_model *model, bool exact)
 {
-    struct ref_dsa_kpool_compress g;
+    struct ref_dsa_kpool_compress g = {0};
     int32_t *indices = expected_of(j, "pool_indices");
-    dsa_pipeline_ref_compress(&j->p, j->in, &g);
-    g.pools = j->p.extent.pools;
+    arguments_of(j, DSA_STEP_COMPRESS, &g);
+    g.pools = j->p.pools;
     ref_dsa_kpool_compress(&g, model, j->key_value, j->key_bound, indices,
                            expected_of(j, "pool_valid"));
-    for (uint64_t pool = 0; pool < g.pools; pool++) {
-        bool sharp = exact && exactly_computable(indices + pool * g.KP, g.KP);
-        for (uint64_t i = pool * g.D; i < (pool + 1) * g.D; i++) {
-            if (sharp) j->key_bound[i] = 0;
-            j->near_keys[i] = (float)j->key_value[i];
-        }
-    }
+    if (exact) dsa_pools_exact(&g, indices, j->key_bound);
+    for (uint64_t i = 0; i < (uint64_t)g.pools * g.D; i++) j->near_keys[i] = (float)j->key_value[i];
     if (j->pages) judge_paged_keys(j);
 }
 
 static void judge_scores(struct judge *j, struct ref_dsa_index_scores *g)
 {
-    dsa_pipeline_ref_scores(&j->p, j->in, g);
+    arguments_of(j, DSA_STEP_SCORES, g);
     g->pool_indices = expected_of(j, "pool_indices");
     g->pool_valid = expected_of(j, "pool_valid");
     g->pool_keys = j->got_keys;
@@ -215,7 +117,7 @@ static bool certify(struct judge *j, const struct ref_dsa_index_scores *judged)
 {
     struct ref_dsa_index_scores g = *judged;
     struct expected *e = &j->e[instance_index(j->in, "certified")];
-    uint64_t pools = j->p.extent.pools, stride = g.P;
+    uint64_t pools = j->p.pools, stride = g.P;
     const uint8_t *candidate = expected_of(j, "valid_cand");
     double *c = malloc(((uint64_t)g.D + 1) * sizeof *c);
     bool fine = expected_alloc_select(e, g.Q, stride) && c;
@@ -225,7 +127,7 @@ static bool certify(struct judge *j, const struct ref_dsa_index_scores *judged)
     }
     for (uint32_t row = 0; fine && row < g.Q; row++) {
         e->select_n[row] = (uint32_t)pools;
-        e->select_k[row] = j->p.extent.select_k;
+        e->select_k[row] = j->p.selected_k;
         key_sensitivity(&g, row, c);
         for (uint64_t pool = 0; pool < pools; pool++) {
             if (candidate[row * pools + pool])
@@ -238,45 +140,26 @@ static bool certify(struct judge *j, const struct ref_dsa_index_scores *judged)
 
 static void judge_selection(struct judge *j)
 {
-    struct ref_dsa_topk_pools topk;
-    struct ref_dsa_expand_selection expand;
-    dsa_pipeline_ref_topk(&j->p, &topk);
+    struct ref_dsa_topk_pools topk = {0};
+    struct ref_dsa_expand_selection expand = {0};
+    arguments_of(j, DSA_STEP_TOPK, &topk);
     topk.scores = got_of(j, "scores");
     ref_dsa_topk_pools(&topk, expected_of(j, "selected"));
-    dsa_pipeline_ref_expand(&j->p, j->in, &expand);
+    arguments_of(j, DSA_STEP_EXPAND, &expand);
     expand.selected = got_of(j, "selected");
     expand.pool_indices = expected_of(j, "pool_indices");
     expand.valid_cand = expected_of(j, "valid_cand");
     ref_dsa_expand_selection(&expand, expected_of(j, "rows"));
 }
 
-static bool power_of_two(double x)
-{
-    int exponent;
-    return frexp(x, &exponent) == 0.5;
-}
-
-/* With attend=exact_int all scores of a row are equal and values are small integers: as in
- * dsa_decode.c, a power of two of tokens and scales that are powers of two leave only the store. */
 static void judge_decode(struct judge *j, const struct ref_error_model *model, bool exact)
 {
-    struct ref_dsa_decode g;
+    struct ref_dsa_decode g = {0};
     struct expected *out = &j->e[instance_index(j->in, "out")];
-    uint64_t row_elems = (uint64_t)j->p.heads * DSA_LATENT;
-    dsa_pipeline_ref_decode(&j->p, j->in, &g);
+    arguments_of(j, DSA_STEP_DECODE, &g);
     g.sel_indices = got_of(j, "rows");
     ref_dsa_decode(&g, model, out->value, out->bound);
-    for (uint32_t row = 0; exact && row < g.num_seqs; row++) {
-        uint32_t n = 0;
-        for (uint32_t i = 0; i < g.width; i++) {
-            int32_t id = g.sel_indices[(uint64_t)row * g.width + i];
-            n += id >= 0 && id < g.seq_lens[row];
-        }
-        if ((n & (n - 1)) || !power_of_two(g.k_scale) || !power_of_two(g.v_scale)) continue;
-        for (uint64_t i = row * row_elems; i < (row + 1) * row_elems; i++) {
-            if (isfinite(out->bound[i])) out->bound[i] = 0; /* an absurd scale overflows */
-        }
-    }
+    if (exact) dsa_decode_exact(&g, out->bound);
 }
 
 /* Memory ran out: nothing may pass. */
@@ -290,7 +173,7 @@ static void fail_all(struct judge *j)
 static bool judge_open(struct judge *j, const struct case_line *c)
 {
     struct expected *keys = &j->e[instance_index(j->in, "pool_keys")];
-    uint64_t n = (uint64_t)j->p.extent.pools * j->p.dim + 1;
+    uint64_t n = (uint64_t)j->p.pools * j->p.dim + 1;
     j->near_keys = malloc(n * sizeof *j->near_keys);
     j->key_value = keys->value;
     j->key_bound = keys->bound;
@@ -316,8 +199,8 @@ void dsa_pipeline_oracle(const struct case_line *c, const struct instance *in,
                          const struct ref_error_model *model, const uint8_t *const *got,
                          struct expected *e)
 {
-    struct judge j = {.in = in, .got = got, .e = e};
-    struct ref_dsa_index_scores scores;
+    struct judge j = {.c = c, .in = in, .got = got, .e = e};
+    struct ref_dsa_index_scores scores = {0};
     dsa_pipeline_read(c, &j.p);
     bool fine = judge_open(&j, c);
     if (fine) {
