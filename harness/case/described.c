@@ -315,7 +315,6 @@ static bool fill_array(const struct case_line *c, struct instance *in, const str
 bool op_build(const struct case_line *c, struct instance *in)
 {
     const struct op *op = c->op;
-    if (op->build) return op->build(c, in);
     bool fine = !op->lay_out || op->lay_out(c, in);
     for (uint32_t i = 0; fine && i < op->n_arrays; i++) {
         if (!holds(c, op->arrays[i].when)) continue;

@@ -70,10 +70,6 @@ static void make_absurd(struct case_line *c, const struct param *p, struct rng *
 
 void op_sample_wild(struct case_line *c, struct rng *r)
 {
-    if (c->op->sample_wild) {
-        c->op->sample_wild(c, r);
-        return;
-    }
     c->op->sample(c, r, TIER_QUICK, rng_u32(r));
     for (uint32_t faults = (uint32_t)rng_range(r, 0, 2); faults; faults--)
         make_absurd(c, wild_param(c->op, r), r);
@@ -84,7 +80,6 @@ bool relation_edit(const struct relation *relation, const struct case_line *base
 {
     const struct scope s = {.c = base, .rng = r};
     char error[320];
-    if (relation->edit) return relation->edit(base, r, changed);
     if (relation->when && !expression_int(&s, relation->when)) return false;
     if (expression_assign(&s, relation->change, changed, error, sizeof error)) return true;
     fprintf(stderr, "internal error: %s, relation %s: %s\n", base->op->name, relation->name, error);
@@ -94,22 +89,18 @@ bool relation_edit(const struct relation *relation, const struct case_line *base
 int64_t relation_base_row(const struct relation *relation, const struct case_line *base,
                           const struct case_line *changed, int64_t row)
 {
-    if (relation->base_row_of) return relation->base_row_of(base, changed, row);
     const struct scope s = {.c = base, .changed = changed, .row = &row};
     return relation->base_row ? expression_int(&s, relation->base_row) : row;
 }
 
-bool relation_covers(const struct relation *relation, const struct case_line *c,
-                     const struct tensor *output)
+bool relation_covers(const struct relation *relation, const char *output)
 {
-    const char *name = output->name;
-    size_t length = strlen(name);
-    if (c->op->relation_covers) return c->op->relation_covers(relation, output);
+    size_t length = strlen(output);
     if (!relation->outputs) return true;
     for (const char *at = relation->outputs; *at;) {
         at += strspn(at, " ,");
         size_t word = strcspn(at, " ,");
-        if (word == length && !memcmp(at, name, length)) return true;
+        if (word == length && !memcmp(at, output, length)) return true;
         at += word;
     }
     return false;

@@ -118,7 +118,6 @@ void instance_free(struct instance *in)
         if (t->alias_of < 0) data_free(t);
         if (t->alias_of < 0) free(t->extents);
     }
-    free(in->extra);
     if (in->pages) paging_free(in->pages);
     free(in->pages);
     memset(in, 0, sizeof *in);

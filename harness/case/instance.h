@@ -55,7 +55,6 @@ struct instance {
     struct tensor tensors[INSTANCE_TENSORS_MAX];
     uint32_t n_tensors;
     enum poison poison;
-    void *extra;
     struct paging *pages; /* of its cache; NULL: none. Owned by the instance */
 };
 

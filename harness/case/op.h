@@ -39,9 +39,6 @@ struct relation {
      * run; negative for none. NULL: the same row. */
     const char *base_row;
     const char *outputs; /* "out, lists": those it speaks about; NULL: all */
-    bool (*edit)(const struct case_line *base, struct rng *r, struct case_line *changed);
-    int64_t (*base_row_of)(const struct case_line *base, const struct case_line *changed,
-                           int64_t row);
 };
 
 /* The tensors of an operation. Type, shape and what the kernel owns of it are those of the first
@@ -120,14 +117,12 @@ struct op {
     /* After the oracle: bounds of a case whose result is known better, say exactly. */
     void (*sharpen)(const struct case_line *c, const struct instance *in, struct expected *e);
 
-    bool (*build)(const struct case_line *c, struct instance *in);
-    void (*sample_wild)(struct case_line *c, struct rng *r);
-    bool (*relation_covers)(const struct relation *relation, const struct tensor *output);
-    /* In place of what follows from the steps (op_... below says what each means). */
+    /* What it refuses besides what its kernels do; the two are written apart. */
     bool (*ref_accepts)(const struct case_line *c, const struct instance *in,
                         struct ref_refusal *why);
     enum gpu_status (*gpu_check)(const struct case_line *c, const struct instance *in,
                                  struct gpu_report *report);
+    /* In place of what follows from the steps (op_launch and op_oracle below). */
     enum gpu_status (*launch)(const struct gpu_target *targets, const struct case_line *c,
                               const struct instance *in, const struct gpu_buffer *buffers,
                               struct gpu_report *report);
@@ -165,8 +160,11 @@ bool relation_edit(const struct relation *relation, const struct case_line *base
                    struct case_line *changed);
 int64_t relation_base_row(const struct relation *relation, const struct case_line *base,
                           const struct case_line *changed, int64_t row);
-bool relation_covers(const struct relation *relation, const struct case_line *c,
-                     const struct tensor *output);
+bool relation_covers(const struct relation *relation, const char *output);
+
+/* Whether the tables fit each other: every name is known, every argument bound, every shape complete.
+ * False with what does not. */
+bool op_check_tables(const struct op *op, char *error, size_t error_size);
 
 /* Room for the values of an array that has them. */
 enum { ARRAY_VALUES_MAX = 8 };

@@ -5,6 +5,7 @@
 
 #include "harness/case/op.h"
 #include "harness/cli/commands.h"
+#include "harness/cli/list_interface.h"
 #include "harness/fuzz/dictionary.h"
 #include "harness/session/options.h"
 
@@ -34,6 +35,7 @@ static void list_keys(const struct op *op)
     for (const struct relation *r = op->relations; r && r->name; r++)
         printf("%s%s", r == op->relations ? "\n  relations: " : ", ", r->name);
     if (op->relations && op->relations->name) printf("\n");
+    list_interface(op);
 }
 
 static const char *const kind_names[] = {
@@ -83,6 +85,7 @@ static cJSON *op_json(const struct op *op)
     cJSON *relations = cJSON_AddArrayToObject(object, "relations");
     for (const struct relation *r = op->relations; r && r->name; r++)
         cJSON_AddItemToArray(relations, cJSON_CreateString(r->name));
+    list_interface_json(op, object);
     return object;
 }
 
@@ -113,7 +116,7 @@ int command_list(int argc, char **argv)
     }
     if (wants_help(argc, argv)) {
         puts("attest list [--ops]                the operations\n"
-             "attest list OPERATION…             the keys of its cases, presets and relations\n"
+             "attest list OPERATION…             keys of its cases, presets, relations, kernels\n"
              "attest list --json [OPERATION…]    all of it, one JSON object an operation and line\n"
              "attest list --dictionary [FAMILY]  their words, for fuzzers");
         return EXIT_PASS;

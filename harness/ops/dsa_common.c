@@ -63,12 +63,6 @@ uint64_t dsa_key_row(const struct dsa_keys *keys, uint32_t token)
     return keys->change >= 0 && token >= keys->change ? (UINT64_C(1) << 32) + at : at;
 }
 
-uint32_t dsa_pools(int64_t len, int64_t first, uint32_t kpool, bool partial)
-{
-    if (!kpool || len <= first) return 0;
-    return (uint32_t)((len - first + (partial ? kpool - 1 : 0)) / kpool);
-}
-
 void dsa_pool_tables(const struct dsa_keys *keys, uint32_t pools, int32_t *indices, uint8_t *valid)
 {
     for (uint32_t pool = 0; pool < pools; pool++) {
@@ -87,34 +81,6 @@ uint64_t dsa_power_above(uint64_t n)
     uint64_t power = 1;
     while (power < n) power *= 2;
     return power;
-}
-
-void dsa_extent_close(struct dsa_extent *e, enum dsa_geom geom, uint32_t slack, uint32_t kpool)
-{
-    bool shorter = geom == DSA_GEOM_SHORTER;
-    e->scalar_len = e->len + (shorter ? slack * kpool : 0);
-    e->scalar_pools = e->pools + (shorter ? slack : 0);
-    e->scalar_select_k = e->select_k + (shorter ? slack : 0);
-    e->scalar_np2 = shorter ? (uint32_t)dsa_power_above(e->scalar_select_k) : e->np2;
-    if (e->scalar_np2 < e->np2) e->scalar_np2 = e->np2;
-    e->given = geom != DSA_GEOM_NONE;
-    const uint32_t numbers[] = {e->len, e->pools, e->complete, e->select_k, e->np2};
-    for (uint32_t i = 0; i < GPU_DSA_GEOM_INTS; i++) e->numbers[i] = (int32_t)numbers[i];
-}
-
-bool dsa_add_geom(struct instance *in, const struct dsa_extent *e)
-{
-    uint64_t shape[] = {GPU_DSA_GEOM_INTS};
-    if (!e->given) return true;
-    struct tensor *t = instance_add(in, "geom", DTYPE_I32, ROLE_IN, CONTRACT_ANY, 1, shape, "item");
-    if (t) memcpy(t->data, e->numbers, sizeof e->numbers);
-    return t != NULL;
-}
-
-const struct gpu_buffer *dsa_geom_buffer(const struct instance *in, const struct dsa_extent *e,
-                                         const struct gpu_buffer *buffers)
-{
-    return e->given ? &buffers[instance_index(in, "geom")] : NULL;
 }
 
 enum regime dsa_regime(const struct case_line *c, const char *key)
@@ -210,60 +176,4 @@ int64_t dsa_row_item(const struct case_line *c, const char *list, uint32_t row, 
     uint32_t n;
     const int64_t *items = case_list(c, list, &n);
     return n ? items[dsa_row_key(c, row) % n] : empty;
-}
-
-bool dsa_edit_reversed(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "rows") < 2) return false;
-    case_set_int(changed, "reverse", !case_int(base, "reverse"));
-    return true;
-}
-
-int64_t dsa_row_reversed(const struct case_line *base, const struct case_line *changed, int64_t row)
-{
-    return case_int(base, "rows") - 1 - row;
-}
-
-bool dsa_edit_alone(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_int(base, "rows") < 2) return false;
-    uint32_t row = (uint32_t)rng_range(r, 0, case_int(base, "rows") - 1);
-    case_set_int(changed, "first", dsa_row_key(base, row));
-    case_set_int(changed, "rows", 1);
-    case_set_int(changed, "reverse", 0);
-    return true;
-}
-
-int64_t dsa_row_alone(const struct case_line *base, const struct case_line *changed, int64_t row)
-{
-    for (uint32_t r = 0; r < case_u32(base, "rows"); r++) {
-        if (dsa_row_key(base, r) == dsa_row_key(changed, 0)) return r;
-    }
-    return -1;
-}
-
-bool dsa_edit_no_geom(const struct case_line *base, struct rng *r, struct case_line *changed)
-{
-    if (case_enum_is(base, "geom", "none")) return false;
-    case_set_enum(changed, "geom", "none");
-    return true;
-}
-
-uint32_t dsa_absurd_u32(struct rng *r, int64_t usual)
-{
-    static const int64_t values[] = {0,     1,       2,         3,         17,        65535,
-                                     65536, 1 << 20, INT32_MAX, 1LL << 31, UINT32_MAX};
-    return (uint32_t)(rng_one_in(r, 2) ? usual + rng_range(r, -1, 1) : rng_pick(r, values, 11));
-}
-
-float dsa_absurd_real(struct rng *r)
-{
-    static const float values[] = {0, -1, INFINITY, NAN, 1e-45f, 3e38f, -INFINITY};
-    return values[rng_u32(r) % 7];
-}
-
-void dsa_absurd_param(struct case_line *c, struct rng *r, const char *const *keys, uint32_t count)
-{
-    const char *key = keys[rng_u32(r) % count];
-    case_set_int(c, key, dsa_absurd_u32(r, case_int(c, key)));
 }

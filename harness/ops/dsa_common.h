@@ -33,32 +33,13 @@ struct dsa_keys dsa_keys_of(const struct case_line *c);
 bool dsa_key_valid(const struct dsa_keys *keys, uint32_t token);
 /* Row of a field that holds the token's data: it does not depend on the padding. */
 uint64_t dsa_key_row(const struct dsa_keys *keys, uint32_t token);
-/* Pools of the sequence from `first` on, with a trailing partial one or without; 0 for kpool 0. */
-uint32_t dsa_pools(int64_t len, int64_t first, uint32_t kpool, bool partial);
 /* indices [pools, kpool], valid [pools] as compression gives them. */
 void dsa_pool_tables(const struct dsa_keys *keys, uint32_t pools, int32_t *indices, uint8_t *valid);
 /* The least power of two that is not below n, at least 1. */
 uint64_t dsa_power_above(uint64_t n);
 
 /* Geometry vectors: none; the scalars again; the scalars larger than what the vector says. */
-enum dsa_geom { DSA_GEOM_NONE, DSA_GEOM_SAME, DSA_GEOM_SHORTER };
 extern const char *const dsa_geom_names[];
-
-/* The numbers that count, and the scalars passed beside them. */
-struct dsa_extent {
-    uint32_t len, pools, complete, select_k, np2;
-    uint32_t scalar_len, scalar_pools, scalar_select_k, scalar_np2;
-    int32_t numbers[GPU_DSA_GEOM_INTS];
-    bool given; /* a vector is passed */
-};
-/* Fills the scalars and the vector from the five numbers; `slack` more pools of `kpool` tokens for
- * DSA_GEOM_SHORTER. */
-void dsa_extent_close(struct dsa_extent *e, enum dsa_geom geom, uint32_t slack, uint32_t kpool);
-/* Adds the input "geom" where the extent has one. Call it after every other tensor. */
-bool dsa_add_geom(struct instance *in, const struct dsa_extent *e);
-/* The buffer of "geom", NULL where there is none. */
-const struct gpu_buffer *dsa_geom_buffer(const struct instance *in, const struct dsa_extent *e,
-                                         const struct gpu_buffer *buffers);
 
 /* The regime a parameter names. */
 enum regime dsa_regime(const struct case_line *c, const char *key);
@@ -73,12 +54,12 @@ void dsa_exact_row(const struct field *f, uint64_t row, bool query, double *valu
 /* A latent row or a query of the decode, of at most 1024 channels; in exact_int as above. */
 void dsa_attend_store(const struct field *f, uint64_t row, bool query, enum dtype dtype, void *out);
 /* For exact_int: every weight is 1 and every sum exact; with a power of two of ids and scales that
- * are powers of two the quotient is exact too, so nothing but the store rounds: such sequences' bounds
- * become 0. bound [num_seqs, num_q_heads, kv_lora_rank]. */
+ * are powers of two the quotient is exact too, so nothing but the store rounds: such sequences'
+ * bounds become 0. bound [num_seqs, num_q_heads, kv_lora_rank]. */
 void dsa_decode_exact(const struct ref_dsa_decode *g, double *bound);
-/* For exact_int: all weights of a pool are equal, the keys are small integers. With a power of two of
- * valid slots every weight, product, sum and quotient is exact: such pools' bounds become 0. indices
- * [pools, KP], bound [pools, D]. */
+/* For exact_int: all weights of a pool are equal, the keys are small integers. With a power of two
+ * of valid slots every weight, product, sum and quotient is exact: such pools' bounds become 0.
+ * indices [pools, KP], bound [pools, D]. */
 void dsa_pools_exact(const struct ref_dsa_kpool_compress *g, const int32_t *indices, double *bound);
 
 /* Rows of a batch, for operations with the parameters rows, first and reverse: the key of a row
@@ -86,41 +67,28 @@ void dsa_pools_exact(const struct ref_dsa_kpool_compress *g, const int32_t *indi
 uint32_t dsa_row_key(const struct case_line *c, uint32_t row);
 /* Element `row key` of a list that repeats; `empty` for an empty one. */
 int64_t dsa_row_item(const struct case_line *c, const char *list, uint32_t row, int64_t empty);
-bool dsa_edit_reversed(const struct case_line *base, struct rng *r, struct case_line *changed);
-int64_t dsa_row_reversed(const struct case_line *base, const struct case_line *changed,
-                         int64_t row);
-bool dsa_edit_alone(const struct case_line *base, struct rng *r, struct case_line *changed);
-int64_t dsa_row_alone(const struct case_line *base, const struct case_line *changed, int64_t row);
-/* Drops the geometry vector: the scalars alone must give the same. */
-bool dsa_edit_no_geom(const struct case_line *base, struct rng *r, struct case_line *changed);
 
-/* The array "geom" with these five numbers, where the case has one. The numbers that it says go by the
- * names pools, complete, ...; what the scalars say by those of the interface: S, P, ... */
+/* The array "geom" with these five numbers, where the case has one. The numbers that it says go by
+ * the names pools, complete, ...; what the scalars say by those of the interface: S, P, ... */
 #define DSA_GEOM(numbers) "geom", ARRAY_IN, .when = "!geom.none", .values = numbers
 
 /* Relations on the rows of a batch: keys rows, first, reverse; data keyed by first + row. */
-#define DSA_ROWS_REVERSED                                                                          \
+#define DSA_ROWS_REVERSED \
     "rows-reversed", RELATION_SAME_BITS, "rows >= 2", "reverse = !reverse", "rows - 1 - row"
-#define DSA_ROW_ALONE                                                                              \
-    "row-alone", RELATION_SAME_BITS, "rows >= 2",                                                  \
-        "first = first + draw(0, rows - 1), rows = 1, reverse = 0",                                \
+#define DSA_ROW_ALONE                                               \
+    "row-alone", RELATION_SAME_BITS, "rows >= 2",                   \
+        "first = first + draw(0, rows - 1), rows = 1, reverse = 0", \
         "reverse ? rows - 1 - (new.first - first) : new.first - first"
 /* The position of row `row`. */
 #define DSA_ROW_POS "item(pos, first + (reverse ? rows - 1 - row : row), len - 1)"
 /* Other data from the token behind some row's position on, where there is one. */
-#define DSA_CHANGE_LATER                                                                           \
-    "change = max(item(pos, first + draw(0, rows - 1), len - 1), -2) + 1, "                        \
+#define DSA_CHANGE_LATER                                                    \
+    "change = max(item(pos, first + draw(0, rows - 1), len - 1), -2) + 1, " \
     "change = new.change < len ? new.change : change"
-#define DSA_LATER_TOKENS_CHANGED                                                                   \
-    "later-tokens-changed", RELATION_SAME_BITS, "change < 0 && rows", DSA_CHANGE_LATER,            \
+#define DSA_LATER_TOKENS_CHANGED                                                        \
+    "later-tokens-changed", RELATION_SAME_BITS, "change < 0 && rows", DSA_CHANGE_LATER, \
         DSA_ROW_POS " < new.change ? row : -1"
 /* The scalars alone must give the same. */
 #define DSA_GEOMETRY_DROPPED "geometry-dropped", RELATION_SAME_BITS, "!geom.none", "geom = none"
-
-/* Numbers for geometries that may break any rule. */
-uint32_t dsa_absurd_u32(struct rng *r, int64_t usual);
-float dsa_absurd_real(struct rng *r);
-/* Gives one of the named integer parameters an absurd value. */
-void dsa_absurd_param(struct case_line *c, struct rng *r, const char *const *keys, uint32_t count);
 
 #endif

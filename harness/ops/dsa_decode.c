@@ -13,9 +13,9 @@ static const char *const fill_names[] = {"minus1", "negative", "beyond", NULL};
 static const char *const id_names[] = {"pools", "scattered", "prefix", NULL};
 static const char *const kv_names[] = {"one", "two", "distinct", NULL};
 static const char *const fault_names[] = {"none", "table", "duplicate", "length", NULL};
-static const char *const regimes[] = {"normal",    "exact_int", "peaked", "flat",   "all_negative",
-                                      "cancel",    "outlier",   "walk",   "needle", "subnormal",
-                                      "huge",      "offset",    "equal",  "specials", NULL};
+static const char *const regimes[] = {"normal", "exact_int", "peaked", "flat",     "all_negative",
+                                      "cancel", "outlier",   "walk",   "needle",   "subnormal",
+                                      "huge",   "offset",    "equal",  "specials", NULL};
 
 static const struct param params[] = {
     {"seqs", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "sequences in the batch", 1},
@@ -43,7 +43,8 @@ static const struct param params[] = {
     {"selrows", PARAM_INT, true, "-1", -1, UINT32_MAX, NULL, "selection rows; -1: seqs", -1},
     {"width", PARAM_INT, true, "-1", -1, UINT32_MAX, NULL, "row width; -1: topk+kpool-1", -1},
     {"spare", PARAM_INT, true, "1", 0, 4096, NULL, "table entries past the longest sequence", 0},
-    {"pool", PARAM_INT, true, "0", 0, 1 << 22, NULL, "pages of the cache at least; pages=high: the last ones are used", 0},
+    {"pool", PARAM_INT, true, "0", 0, 1 << 22, NULL,
+     "pages of the cache at least; pages=high: the last ones are used", 0},
     {"pageseed", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "another order of pages", 0},
     {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which sequence comes first", 0},
     {"reverse", PARAM_INT, true, "0", 0, 1, NULL, "batch in reverse order", 0},
@@ -57,9 +58,11 @@ static const struct preset presets[] = {
     {NULL, NULL}};
 
 static const char *const always[] = {
-    "glm5next_dsa_mla_decode_fp8:model=glm53,kscale=0.37,vscale=0.29,kv=distinct,regime=peaked,seed=0x53",
+    "glm5next_dsa_mla_decode_fp8:model=glm53,kscale=0.37,vscale=0.29,kv=distinct,regime=peaked,"
+    "seed=0x53",
     "glm5next_dsa_mla_decode_fp8:seqs=3,heads=2,len=[37,0,64],pitch=+4096,pages=high,seed=0x1f",
-    "glm5next_dsa_mla_decode_fp8:seqs=3,heads=46,len=[300,5,0],topk=252,kv=two,kscale=0.37,seed=0x85",
+    "glm5next_dsa_mla_decode_fp8:seqs=3,heads=46,len=[300,5,0],topk=252,kv=two,kscale=0.37,seed="
+    "0x85",
     NULL};
 
 /* Which sequence's data the s-th of the batch has: the batch can be reordered or cut. */
@@ -194,8 +197,8 @@ static bool lay_out(const struct case_line *c, struct instance *in)
 static bool fill_queries(const struct filling *f)
 {
     uint32_t latent = case_u32(f->c, "latent"), heads = case_u32(f->c, "heads");
-    struct field q = field_make(case_seed(f->c), STREAM_Q, FIELD_QUERY,
-                                dsa_regime(f->c, "regime"), DTYPE_BF16, latent);
+    struct field q = field_make(case_seed(f->c), STREAM_Q, FIELD_QUERY, dsa_regime(f->c, "regime"),
+                                DTYPE_BF16, latent);
     for (uint32_t s = 0; s < f->t->shape[0]; s++) {
         for (uint32_t h = 0; h < heads; h++)
             dsa_attend_store(&q, (uint64_t)sequence_key(f->c, s) * heads + h, true, DTYPE_BF16,
@@ -329,8 +332,8 @@ static uint32_t draw_length(struct rng *r, uint32_t block, uint32_t kpool, uint3
     return (uint32_t)rng_edge(r, 0, longest, rng_pick(r, around, 6));
 }
 
-/* A grid with more blocks than an H200 has multiprocessors: kernels that choose another path by batch
- * or grid size take it there, and the row-alone relation crosses back (bugs B4, B6). */
+/* A grid with more blocks than an H200 has multiprocessors: kernels that choose another path by
+ * batch or grid size take it there, and the row-alone relation crosses back (bugs B4, B6). */
 static void make_wide(struct case_line *c, struct rng *r)
 {
     uint32_t n, seqs = case_u32(c, "seqs");
@@ -426,11 +429,8 @@ static const struct relation relations[] = {
     {0}};
 
 /* What the kernel declares at the top of its file. */
-static const struct ref_error_model model = {.exp_ulp = 1.0,
-                                             .div_ulp = 0.5,
-                                             .mma_k = 16,
-                                             .rescales_per_key = 1.0 / 32,
-                                             .rescales_fixed = 1};
+static const struct ref_error_model model = {
+    .exp_ulp = 1.0, .div_ulp = 0.5, .mma_k = 16, .rescales_per_key = 1.0 / 32, .rescales_fixed = 1};
 
 const struct op op_dsa_decode = {
     .name = "glm5next_dsa_mla_decode_fp8",
@@ -447,7 +447,8 @@ const struct op op_dsa_decode = {
     .always = always,
     .model = &model,
     .relations = relations,
-    .wild = "seqs heads block kpool topk latent kvheads kscale vscale scale selrows pitch len width",
+    .wild =
+        "seqs heads block kpool topk latent kvheads kscale vscale scale selrows pitch len width",
     .sample = sample,
     .lay_out = lay_out,
     .fill = fill,

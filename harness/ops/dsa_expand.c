@@ -129,8 +129,7 @@ static void fill_row(struct build *b, uint32_t row, int64_t pos)
     struct rng holes = {b->keys.seed, STREAM_HOLE, key << 32};
     uint32_t count = row_count(b, pos), seen = 0, others = 0;
     enum pick pick = (enum pick)case_int(b->c, "pick");
-    while (seen < b->pools &&
-           (int64_t)b->keys.pad + (int64_t)(seen + 1) * b->keys.kpool <= pos + 1)
+    while (seen < b->pools && (int64_t)b->keys.pad + (int64_t)(seen + 1) * b->keys.kpool <= pos + 1)
         seen++;
     rng_permutation(&r, b->order, seen);
     for (uint32_t i = 0, next = 0; i < count; i++) {

@@ -59,9 +59,9 @@ static bool fill_ape(const struct filling *f)
 {
     bool exact = dsa_regime(f->c, "regime") == REGIME_EXACT_INT;
     uint64_t dim = f->t->shape[1];
-    struct field ape = field_make(case_seed(f->c), f->stream, FIELD_QUERY,
-                                  exact ? REGIME_EXACT_INT : REGIME_NORMAL, DTYPE_F32,
-                                  (uint32_t)dim);
+    struct field ape =
+        field_make(case_seed(f->c), f->stream, FIELD_QUERY,
+                   exact ? REGIME_EXACT_INT : REGIME_NORMAL, DTYPE_F32, (uint32_t)dim);
     for (uint64_t s = 0; s < f->t->shape[0]; s++)
         dsa_store_scaled(&ape, exact ? 0 : s, -1, DTYPE_F32, f->t->data + 4 * s * dim);
     return true;

@@ -171,11 +171,8 @@ static bool fill(const struct case_line *c, struct instance *in)
 }
 
 static const struct array arrays[] = {
-    {"q", ARRAY_IN, fill_queries, STREAM_Q},
-    {"k", ARRAY_IN},
-    {"v", ARRAY_IN},
-    {"mask", ARRAY_IN, fill_mask},
-    {"out", ARRAY_BOUND},
+    {"q", ARRAY_IN, fill_queries, STREAM_Q}, {"k", ARRAY_IN},      {"v", ARRAY_IN},
+    {"mask", ARRAY_IN, fill_mask},           {"out", ARRAY_BOUND},
 };
 
 /* In exact_int every weight is 1 and every sum of values exact; with a power of two of tokens the

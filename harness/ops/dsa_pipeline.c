@@ -248,9 +248,9 @@ static const struct relation relations[] = {
     {DSA_ROWS_REVERSED, .outputs = BY_QUERY},
     {DSA_ROW_ALONE, .outputs = BY_QUERY},
     {DSA_LATER_TOKENS_CHANGED, .outputs = BY_QUERY},
-    /* A row of a batch against a pass of its own at its own length: the place of the tail in the row
-     * included, and so the order in which the decode adds. Where the drawn row has no such pass,
-     * nothing changes. */
+    /* A row of a batch against a pass of its own at its own length: the place of the tail in the
+     * row included, and so the order in which the decode adds. Where the drawn row has no such
+     * pass, nothing changes. */
     {"single-row-pass", RELATION_SAME_BITS, "rows && !invalid.end && " RANKS_BY_NUMBER,
      "first = first + draw(0, rows - 1), "
      "len = item(pos, new.first, len - 1) + 1, "

@@ -145,7 +145,7 @@ static void fill_rows(struct build *b)
         lens[row] = (int32_t)(end < 0 ? 0 : end > p->len ? p->len : end);
         for (uint32_t h = 0; h < p->heads; h++)
             dsa_attend_store(&f, (uint64_t)dsa_row_key(b->c, row) * p->heads + h, true, DTYPE_BF16,
-                         q + ((uint64_t)row * p->heads + h) * DSA_LATENT);
+                             q + ((uint64_t)row * p->heads + h) * DSA_LATENT);
         for (uint32_t i = 0; i < p->max_blocks; i++) {
             if (b->paging->table[i] >= 0)
                 tables[(uint64_t)row * p->max_blocks + i] = b->paging->table[i];

@@ -98,7 +98,8 @@ static void fill_row(const struct case_line *c, uint32_t row, int32_t *out, uint
     for (uint32_t i = 0; i < width; i++)
         out[i] = id_of((enum ids)case_int(c, "ids"), seed, key << 32 | i, i, len, order);
     if (case_int(c, "repeat")) memcpy(out + width, out, width * sizeof *out);
-    if (case_int(c, "order")) shuffle(out, case_number_u32(c, "width"), seed + case_u32(c, "order"), key, order);
+    if (case_int(c, "order"))
+        shuffle(out, case_number_u32(c, "width"), seed + case_u32(c, "order"), key, order);
 }
 
 static bool fill_ids(const struct filling *f)

@@ -26,11 +26,11 @@ void qsa_attention_exact_rows(const struct case_line *c, const struct ref_qsa_pr
 
 /* Below the normal range doubling is not exact on the way. */
 #define QSA_VALUES_DOUBLED "values-doubled", RELATION_DOUBLED, "!regime.subnormal", "double = 1"
-#define QSA_SCALE_FOLDED                                                                           \
+#define QSA_SCALE_FOLDED \
     "scale-folded", RELATION_SAME_BITS, "!regime.subnormal", "fold = one_in(2) ? 3 : -2"
 /* Rows before a token do not see it. */
-#define QSA_LATER_TOKENS_CHANGED                                                                   \
-    "later-tokens-changed", RELATION_SAME_BITS, "change < 0 && rows >= 2",                         \
+#define QSA_LATER_TOKENS_CHANGED                                           \
+    "later-tokens-changed", RELATION_SAME_BITS, "change < 0 && rows >= 2", \
         "change = draw(pos + 1, pos + rows - 1)", "pos + row < new.change ? row : -1"
 
 #endif

@@ -113,8 +113,7 @@ static const struct relation relations[] = {
      "first = first + draw(1, new - 1), new = new + first - new.first", "row + new.first - first"},
     {"block-alone", RELATION_SAME_BITS, "new >= 2", "first = first + draw(0, new - 1), new = 1",
      "row + new.first - first"},
-    {"later-tokens-changed", RELATION_SAME_BITS,
-     "change < 0 && (first + new)*ratio <= 2147483647",
+    {"later-tokens-changed", RELATION_SAME_BITS, "change < 0 && (first + new)*ratio <= 2147483647",
      "change = draw(first*ratio + 1, (first + new)*ratio)",
      "(first + row + 1)*ratio <= new.change ? row : -1"},
     /* Without eps the norm does not see a power of two. */

@@ -168,13 +168,6 @@ static bool is_one_of(const char *name, const char *const *names)
     return false;
 }
 
-bool qsa_ends_of_range(const struct case_line *c, const char *key)
-{
-    static const char *const names[] = {"subnormal", "huge", "specials",       "zeros",
-                                        "overflow",  "bits", "query_specials", NULL};
-    return is_one_of(enum_name(c, key), names);
-}
-
 bool qsa_regime_of_signs(const struct case_line *c, const char *key)
 {
     static const char *const names[] = {"relu_ties", "all_negative", "equal", "low_bits",
@@ -206,7 +199,7 @@ bool qsa_lay_out(const struct case_line *c, struct instance *in)
     int64_t length = case_number_u32(c, "seq_len");
     uint64_t seed = case_seed(c) + (case_u32(c, "pageseed") ^ STREAM_PAGES);
     return cache_lay_out(c, in, &length, 1, case_number_u32(c, "table_len"),
-                          (uint64_t)case_number(c, "block*nkv*hd"), seed);
+                         (uint64_t)case_number(c, "block*nkv*hd"), seed);
 }
 
 static void store_token(const struct qsa_data *d, const struct instance *in, const char *cache,
@@ -237,7 +230,8 @@ static void store_tokens(const struct case_line *c, const struct instance *in, u
     }
 }
 
-bool qsa_cache_fill(const struct case_line *c, struct instance *in, const uint8_t *used, bool broken)
+bool qsa_cache_fill(const struct case_line *c, struct instance *in, const uint8_t *used,
+                    bool broken)
 {
     const struct paging *p = in->pages;
     uint32_t len = case_number_u32(c, "seq_len");

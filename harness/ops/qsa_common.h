@@ -50,8 +50,6 @@ static inline uint64_t qsa_changed_row(uint64_t row)
 {
     return row | UINT64_C(1) << 40;
 }
-/* Whether the case's numbers lie at the ends of the range, where doubling is not exact. */
-bool qsa_ends_of_range(const struct case_line *c, const char *key);
 /* Whether a case's regime lives on signs, which rotation would mix. */
 bool qsa_regime_of_signs(const struct case_line *c, const char *key);
 
@@ -64,31 +62,31 @@ bool qsa_fill_norm(const struct filling *f);
 /* Page orders of a single sequence. */
 extern const char *const qsa_page_names[];
 
-/* A descriptor's lay_out: the paged cache of one sequence. Keys block, pages, pageseed, nkv, hd; numbers
- * seq_len and table_len. */
+/* A descriptor's lay_out: the paged cache of one sequence. Keys block, pages, pageseed, nkv, hd;
+ * numbers seq_len and table_len. */
 bool qsa_lay_out(const struct case_line *c, struct instance *in);
 /* Entries of the table of a sequence. */
 #define QSA_TABLE_LEN "block ? ceil(seq_len/block) + spare : 0"
-/* Fills k_cache, v_cache and block_table: the tokens with used[token] != 0 (NULL: all), in the regime
- * of the key `regime`; all else is poison: other tokens, slots past the length, spare pages, table
- * entries of pages without a used token. Large pools are backed only where they are used. `broken`:
- * every used table entry is one page too large. */
+/* Fills k_cache, v_cache and block_table: the tokens with used[token] != 0 (NULL: all), in the
+ * regime of the key `regime`; all else is poison: other tokens, slots past the length, spare pages,
+ * table entries of pages without a used token. Large pools are backed only where they are used.
+ * `broken`: every used table entry is one page too large. */
 bool qsa_cache_fill(const struct case_line *c, struct instance *in, const uint8_t *used,
                     bool broken);
 
 /* Complete blocks at a position; 0 for ratio 0. */
 uint64_t qsa_complete(uint64_t position, uint32_t ratio);
 /* Relations on the rows of a chunk: keys pos and rows, data keyed by position. */
-#define QSA_ROW_ALONE                                                                              \
-    "row-alone", RELATION_SAME_BITS, "rows >= 2", "pos = pos + draw(0, rows - 1), rows = 1",       \
+#define QSA_ROW_ALONE                                                                        \
+    "row-alone", RELATION_SAME_BITS, "rows >= 2", "pos = pos + draw(0, rows - 1), rows = 1", \
         "row + new.pos - pos"
-#define QSA_FIRST_ROWS_DROPPED                                                                     \
-    "first-rows-dropped", RELATION_SAME_BITS, "rows >= 3",                                         \
+#define QSA_FIRST_ROWS_DROPPED                             \
+    "first-rows-dropped", RELATION_SAME_BITS, "rows >= 3", \
         "pos = pos + draw(1, rows - 1), rows = rows + pos - new.pos", "row + new.pos - pos"
 /* Relations on pages. */
-#define QSA_PAGES_PERMUTED                                                                         \
+#define QSA_PAGES_PERMUTED \
     "pages-permuted", RELATION_SAME_BITS, NULL, "pages = shuffled, pageseed = draw(1, 1048576)"
-#define QSA_BLOCK_SIZE_CHANGED                                                                     \
+#define QSA_BLOCK_SIZE_CHANGED \
     "block-size-changed", RELATION_SAME_BITS, NULL, "block = block + ratio * draw(1, 3)"
 
 /* Draws an even rotated width, a base and an eps for heads of `hd`. */

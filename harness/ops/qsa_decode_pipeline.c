@@ -77,9 +77,9 @@ static bool fill_identity(const struct filling *f)
 }
 
 /* The gathered caches end in the middle of a page: slots past the last token belong to nobody. */
-#define GATHERED                                                                                   \
-    .dtype = DTYPE_BF16, .shape = "gathered_pages*gblock, nkv, hd",                                \
-    .owned = "gathered, nkv, hd", .dims = "slot,head,dim"
+#define GATHERED                                                                                  \
+    .dtype = DTYPE_BF16, .shape = "gathered_pages*gblock, nkv, hd", .owned = "gathered, nkv, hd", \
+    .dims = "slot,head,dim"
 #define OF_THE_ROW(type, rest, names) .dtype = type, .shape = "1, " rest, .dims = "row," names
 
 static const struct array arrays[] = {

@@ -47,8 +47,8 @@ static const struct number numbers[] = {
 };
 
 static const struct array arrays[] = {
-    {"k_cache", ARRAY_IN},  {"v_cache", ARRAY_IN},  {"block_table", ARRAY_POISONED},
-    {"sel", ARRAY_IN},      {"k_out", ARRAY_EXACT}, {"v_out", ARRAY_EXACT},
+    {"k_cache", ARRAY_IN}, {"v_cache", ARRAY_IN},  {"block_table", ARRAY_POISONED},
+    {"sel", ARRAY_IN},     {"k_out", ARRAY_EXACT}, {"v_out", ARRAY_EXACT},
 };
 
 /* The selection that a case names, before `skip`: entry i of an endless row. */

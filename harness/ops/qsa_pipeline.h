@@ -1,5 +1,5 @@
-/* What qsa_decode_pipeline and qsa_prefill_pipeline share: numbers, inputs, the stages from raw keys to
- * lists, and what each must produce.
+/* What qsa_decode_pipeline and qsa_prefill_pipeline share: numbers, inputs, the stages from raw
+ * keys to lists, and what each must produce.
  *
  * A stage is judged given what the stage before it really produced, so that the first wrong one is
  * named. The selection is judged a second time, given nothing but the inputs: `selection` shares
@@ -24,8 +24,8 @@ extern const char *const qsa_index_regimes[];
 /* clang-format on */
 
 /* What the kernels' own names mean in a pipeline. */
-#define QSA_POOL_BINDINGS                                                                          \
-    "n_new = blocks, S = seq_len, max_blocks = blocks, first_block = 0, hd = ihd, "                \
+#define QSA_POOL_BINDINGS                                                           \
+    "n_new = blocks, S = seq_len, max_blocks = blocks, first_block = 0, hd = ihd, " \
     "block_size = block"
 #define QSA_QPREP_BINDINGS "n_heads = heads, hd = ihd, q_out = q_index"
 #define QSA_SCORE_BINDINGS "q = q_index, n_blocks_max = blocks, n_heads = heads, hd = ihd"
@@ -57,8 +57,8 @@ struct qsa_run {
     const struct gpu_buffer *buffers;
     const struct gpu_target *target;
     struct gpu_report *report;
-    int32_t *legal; /* [rows, topk]: the lists that the kernel made, without entries that no consumer
-                     * may be given */
+    int32_t *legal; /* [rows, topk]: the lists that the kernel made, without entries that no
+                     * consumer may be given */
     bool all_legal; /* there were no such entries */
 };
 /* The operation's step with that kernel, the first that runs. */

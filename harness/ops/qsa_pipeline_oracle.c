@@ -38,8 +38,7 @@ bool qsa_judge_open(struct qsa_judge *j)
     j->legal = malloc(t->elems * sizeof *j->legal + 1);
     if (!j->legal) fail_outputs(j);
     for (uint32_t row = 0; j->legal && row < t->shape[0]; row++)
-        qsa_pipeline_legal_list(j->c, row, lists + row * t->shape[1],
-                                j->legal + row * t->shape[1]);
+        qsa_pipeline_legal_list(j->c, row, lists + row * t->shape[1], j->legal + row * t->shape[1]);
     return j->legal != NULL;
 }
 
@@ -90,8 +89,8 @@ static void judge_scores(const struct qsa_judge *j)
 /* The certificate: scores of the oracle's keys and queries, with the scorer's bound. */
 static void certify(const struct qsa_judge *j)
 {
-    struct ref_qsa_score_rows g = scorer(j, qsa_judge_of(j, "q_index")->exact,
-                                         qsa_judge_of(j, "block_keys")->exact);
+    struct ref_qsa_score_rows g =
+        scorer(j, qsa_judge_of(j, "q_index")->exact, qsa_judge_of(j, "block_keys")->exact);
     struct expected *e = qsa_judge_of(j, "selection");
     if (!expected_alloc_select(e, g.rows, g.n_blocks_max)) {
         fail_outputs(j);

@@ -28,9 +28,9 @@ static enum gpu_status poison_padding_rows(const struct qsa_run *r)
     enum gpu_status status = GPU_INFRA;
     if (!poison) return status;
     poison_fill(poison, DTYPE_F32, n, r->in->poison);
-    status = n ? qsa_run_upload(r, "q_index", q->free_from * sizeof *poison, poison,
-                                n * sizeof *poison)
-               : GPU_OK;
+    status =
+        n ? qsa_run_upload(r, "q_index", q->free_from * sizeof *poison, poison, n * sizeof *poison)
+          : GPU_OK;
     free(poison);
     return status;
 }

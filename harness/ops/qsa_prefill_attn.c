@@ -33,7 +33,8 @@ static const struct param params[] = {
     {"fold", PARAM_OFFSET, true, "+0", -8, 8, NULL, "2^fold moved from the queries to the scale",
      0},
     {"double", PARAM_INT, true, "0", 0, 1, NULL, "values twice as large", 0},
-    {"pool", PARAM_INT, true, "0", 0, 1 << 22, NULL, "pages of the cache at least; pages=high: the last ones are used", 0},
+    {"pool", PARAM_INT, true, "0", 0, 1 << 22, NULL,
+     "pages of the cache at least; pages=high: the last ones are used", 0},
     {"fault", PARAM_ENUM, true, "none", 0, 0, fault_names, "break a rule in the index tensors", 0},
     {"regime", PARAM_ENUM, false, "normal", 0, 0, qsa_attention_regimes, "values", 0},
     {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
@@ -50,11 +51,9 @@ static const char *const always[] = {
     NULL};
 
 static const struct number numbers[] = {
-    {"first_pos", "pos"},
-    {"seq_len", "rows ? pos + rows : 0"}, /* tokens up to the last row's position */
-    {"block_size", "block"},
-    {"table_len", QSA_TABLE_LEN},
-    {"inv_sqrt_d", QSA_SCALE},
+    {"first_pos", "pos"},    {"seq_len", "rows ? pos + rows : 0"}, /* tokens up to the last row's
+                                                                      position */
+    {"block_size", "block"}, {"table_len", QSA_TABLE_LEN},         {"inv_sqrt_d", QSA_SCALE},
 };
 
 static const struct array arrays[] = {

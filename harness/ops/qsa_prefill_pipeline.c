@@ -61,14 +61,13 @@ static const struct number numbers[] = {
     {"buffer_rows", "scorer.tc ? ceil(rows/16)*16 : rows"},
 };
 
-static const struct step steps[] = {
-    {&interface_qsa_block_pool, QSA_POOL_BINDINGS},
-    {&interface_qsa_qprep_rows, QSA_QPREP_BINDINGS},
-    {&interface_qsa_score_rows, QSA_SCORE_BINDINGS, "scorer.rows"},
-    {&interface_qsa_score_rows_tc, QSA_SCORE_BINDINGS, "scorer.tc"},
-    {&interface_qsa_topk_rows},
-    {&interface_qsa_prefill_attn, QSA_ATTENTION_BINDINGS},
-    {0}};
+static const struct step steps[] = {{&interface_qsa_block_pool, QSA_POOL_BINDINGS},
+                                    {&interface_qsa_qprep_rows, QSA_QPREP_BINDINGS},
+                                    {&interface_qsa_score_rows, QSA_SCORE_BINDINGS, "scorer.rows"},
+                                    {&interface_qsa_score_rows_tc, QSA_SCORE_BINDINGS, "scorer.tc"},
+                                    {&interface_qsa_topk_rows},
+                                    {&interface_qsa_prefill_attn, QSA_ATTENTION_BINDINGS},
+                                    {0}};
 
 /* Queries and scores for the tensor cores are allocated in sixteens of rows; what the padding rows
  * hold is nobody's business. */
@@ -134,14 +133,13 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
 
 /* Block keys have no query rows, and a row of scores is as wide as the last row's blocks. */
 #define OF_ROWS "out, q_index, lists"
-static const struct relation relations[] = {
-    {QSA_ROW_ALONE, .outputs = OF_ROWS},
-    {QSA_FIRST_ROWS_DROPPED, .outputs = OF_ROWS},
-    {QSA_LATER_TOKENS_CHANGED, .outputs = OF_ROWS},
-    {QSA_VALUES_DOUBLED, .outputs = "out"},
-    {QSA_PAGES_PERMUTED},
-    {QSA_BLOCK_SIZE_CHANGED},
-    {0}};
+static const struct relation relations[] = {{QSA_ROW_ALONE, .outputs = OF_ROWS},
+                                            {QSA_FIRST_ROWS_DROPPED, .outputs = OF_ROWS},
+                                            {QSA_LATER_TOKENS_CHANGED, .outputs = OF_ROWS},
+                                            {QSA_VALUES_DOUBLED, .outputs = "out"},
+                                            {QSA_PAGES_PERMUTED},
+                                            {QSA_BLOCK_SIZE_CHANGED},
+                                            {0}};
 
 const struct op op_qsa_prefill_pipeline = {
     .name = "qsa_prefill_pipeline",
@@ -158,7 +156,8 @@ const struct op op_qsa_prefill_pipeline = {
     .always = always,
     .model = &qsa_attention_model,
     .relations = relations,
-    .wild = "rows pos topk ratio heads ihd rot block nq nkv hd theta eps scale spare qkpad pad scorer",
+    .wild =
+        "rows pos topk ratio heads ihd rot block nq nkv hd theta eps scale spare qkpad pad scorer",
     .sample = sample,
     .lay_out = qsa_lay_out,
     .fill = qsa_pipeline_fill_cache,

@@ -37,8 +37,7 @@ static const struct number numbers[] = {
 
 static bool fill_queries(const struct filling *f)
 {
-    struct qsa_data d =
-        qsa_data_make(f->c, "regime", STREAM_Q, FIELD_QUERY, case_u32(f->c, "hd"));
+    struct qsa_data d = qsa_data_make(f->c, "regime", STREAM_Q, FIELD_QUERY, case_u32(f->c, "hd"));
     d.exponent = (int)case_int(f->c, "double");
     qsa_store_rows(&d, case_u32(f->c, "first"), f->t);
     return true;
@@ -66,8 +65,7 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
 static const struct relation relations[] = {
     {"head-alone", RELATION_SAME_BITS, "heads >= 2",
      "first = first + draw(0, heads - 1), heads = 1", "row + new.first - first"},
-    {"queries-doubled-without-eps", RELATION_SAME_BITS, "eps == 0 && !ends_of_range",
-     "double = 1"},
+    {"queries-doubled-without-eps", RELATION_SAME_BITS, "eps == 0 && !ends_of_range", "double = 1"},
     {"position-without-rotation", RELATION_SAME_BITS, "rot == 0", "pos = draw(0, 1048576)"},
     {"theta-at-position-0", RELATION_SAME_BITS, "pos == 0", "theta = 3"},
     {0}};

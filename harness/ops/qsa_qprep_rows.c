@@ -83,8 +83,7 @@ static const struct relation relations[] = {
     {QSA_ROW_ALONE},
     {QSA_FIRST_ROWS_DROPPED},
     {"row-width-changed", RELATION_SAME_BITS, NULL, "pad = pad + draw(1, 70)"},
-    {"queries-doubled-without-eps", RELATION_SAME_BITS, "eps == 0 && !ends_of_range",
-     "double = 1"},
+    {"queries-doubled-without-eps", RELATION_SAME_BITS, "eps == 0 && !ends_of_range", "double = 1"},
     {"theta-without-rotation", RELATION_SAME_BITS, "rot == 0", "theta = 3"},
     {0}};
 

@@ -27,9 +27,9 @@ uint32_t qsa_scores_certify(const struct case_line *c, const struct instance *in
 void qsa_scores_sample_rows(struct case_line *c, struct rng *r, uint32_t rows, uint32_t blocks);
 
 /* Relations that need no word on the arithmetic. */
-#define QSA_LATER_KEYS_CHANGED                                                                     \
-    "later-keys-changed", RELATION_SAME_BITS, "change < 0 && first_seen < last_seen",              \
-        "change = draw(first_seen, last_seen - 1)",                                                \
+#define QSA_LATER_KEYS_CHANGED                                                        \
+    "later-keys-changed", RELATION_SAME_BITS, "change < 0 && first_seen < last_seen", \
+        "change = draw(first_seen, last_seen - 1)",                                   \
         "(pos + row + 1)/ratio <= new.change ? row : -1"
 
 #endif

@@ -60,7 +60,7 @@ static const char *const always[] = {
     NULL};
 
 static const struct number numbers[] = {
-    {"first_pos", "pos + append*ratio"}, /* appended blocks move it */
+    {"first_pos", "pos + append*ratio"},                 /* appended blocks move it */
     {"complete", "rows ? (first_pos + rows)/ratio : 0"}, /* at the last row */
     {"score_stride", "complete + pad"},
     {"quick", "(first_pos + rows + 1)/ratio <= 20000"}, /* enough for relations on the CPU */

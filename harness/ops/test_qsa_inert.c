@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/case/paging.h"
 #include "harness/case/random.h"
 #include "harness/run/run.h"
 #include "harness/session/session.h"
@@ -132,7 +133,7 @@ static void dense_attention(const struct case_line *c, const struct instance *in
                                       .block_table = instance_data(in, "block_table"),
                                       .table_len =
                                           (uint32_t)instance_find(in, "block_table")->elems,
-                                      .num_pages = *(const uint32_t *)in->extra,
+                                      .num_pages = in->pages->num_pages,
                                       .seq_len = pos + 1,
                                       .block_size = case_u32(c, "block"),
                                       .nq = case_u32(c, "nq"),
