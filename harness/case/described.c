@@ -142,7 +142,7 @@ bool op_ref_accepts(const struct case_line *c, const struct instance *in, struct
     if (c->op->ref_accepts && !c->op->ref_accepts(c, in, why)) return false;
     for (const struct step *step = c->op->steps; step && step->kernel; step++) {
         int32_t values[ARRAY_VALUES_MAX];
-        union ref_arguments arguments = {0};
+        union arguments arguments = {0};
         if (!step_runs(step, c)) continue;
         step_ref_arguments(step, c, in, &arguments, values);
         if (!step->kernel->accepts(&arguments, why)) return false;
@@ -156,7 +156,7 @@ enum gpu_status op_gpu_check(const struct case_line *c, const struct instance *i
     enum gpu_status status = c->op->gpu_check ? c->op->gpu_check(c, in, report) : GPU_OK;
     for (const struct step *step = c->op->steps; step && step->kernel && status == GPU_OK; step++) {
         int32_t values[ARRAY_VALUES_MAX];
-        union gpu_arguments arguments = {0};
+        union arguments arguments = {0};
         if (!step_runs(step, c)) continue;
         step_gpu_arguments(step, c, in, NULL, &arguments, values);
         status = step->kernel->check(&arguments, report);
@@ -172,7 +172,7 @@ enum gpu_status op_launch(const struct gpu_target *targets, const struct case_li
     if (c->op->launch) return c->op->launch(targets, c, in, buffers, report);
     for (const struct step *step = c->op->steps; step->kernel && status == GPU_OK; step++) {
         int32_t values[ARRAY_VALUES_MAX];
-        union gpu_arguments arguments = {0};
+        union arguments arguments = {0};
         if (!step_runs(step, c)) continue;
         step_gpu_arguments(step, c, in, buffers, &arguments, values);
         status = step->kernel->launch(&targets[step->module], &arguments, report);
@@ -188,7 +188,7 @@ static void reference(const struct case_line *c, const struct instance *in,
     struct expected *out[INSTANCE_TENSORS_MAX];
     uint32_t n = 0;
     int32_t values[ARRAY_VALUES_MAX];
-    union ref_arguments arguments = {0};
+    union arguments arguments = {0};
     char name[48];
     for (uint32_t i = 0; i < step->kernel->n_arguments; i++) {
         const struct argument *a = &step->kernel->arguments[i];

@@ -40,41 +40,11 @@ struct argument {
     bool loose;        /* rows behind the owned ones may be written */
 };
 
-union gpu_arguments {
-    struct gpu_dsa_decode dsa_decode;
-    struct gpu_dsa_kpool_compress dsa_kpool_compress;
-    struct gpu_dsa_index_scores dsa_index_scores;
-    struct gpu_dsa_topk_pools dsa_topk_pools;
-    struct gpu_dsa_expand_selection dsa_expand_selection;
-    struct gpu_dsa_topk_to_mask dsa_topk_to_mask;
-    struct gpu_dsa_mla_masked_attn dsa_mla_masked_attn;
-    struct gpu_qsa_block_pool qsa_block_pool;
-    struct gpu_qsa_qprep qsa_qprep;
-    struct gpu_qsa_qprep_rows qsa_qprep_rows;
-    struct gpu_qsa_score qsa_score;
-    struct gpu_qsa_score_rows qsa_score_rows;
-    struct gpu_qsa_topk_rows qsa_topk_rows;
-    struct gpu_qsa_gather qsa_gather;
-    struct gpu_qsa_prefill_attn qsa_prefill_attn;
-    struct gpu_paged_decode_attn paged_decode_attn;
-};
-
-union ref_arguments {
-    struct ref_dsa_decode dsa_decode;
-    struct ref_dsa_kpool_compress dsa_kpool_compress;
-    struct ref_dsa_index_scores dsa_index_scores;
-    struct ref_dsa_topk_pools dsa_topk_pools;
-    struct ref_dsa_expand_selection dsa_expand_selection;
-    struct ref_dsa_topk_to_mask dsa_topk_to_mask;
-    struct ref_dsa_mla_masked_attn dsa_mla_masked_attn;
-    struct ref_qsa_block_pool qsa_block_pool;
-    struct ref_qsa_qprep_rows qsa_qprep_rows;
-    struct ref_qsa_score qsa_score;
-    struct ref_qsa_score_rows qsa_score_rows;
-    struct ref_qsa_topk_rows qsa_topk_rows;
-    struct ref_qsa_gather qsa_gather;
-    struct ref_qsa_prefill_attn qsa_prefill_attn;
-    struct ref_paged_decode_attn paged_decode_attn;
+/* Room for the argument struct of any kernel, the launcher's or the oracle's. */
+enum { ARGUMENT_BYTES_MAX = 256 };
+union arguments {
+    uint64_t align;
+    unsigned char bytes[ARGUMENT_BYTES_MAX];
 };
 
 struct interface {

@@ -29,7 +29,7 @@ static enum gpu_status run_from(struct run *r, uint32_t first)
 {
     enum gpu_status status = GPU_OK;
     for (uint32_t i = first; i < DSA_STEPS && status == GPU_OK; i++) {
-        union gpu_arguments arguments = {0};
+        union arguments arguments = {0};
         arguments_of(r, i, &arguments);
         status = launch(r, i, &arguments);
     }

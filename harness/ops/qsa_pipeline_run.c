@@ -38,7 +38,7 @@ static enum gpu_status poison_padding_rows(const struct qsa_run *r)
 enum gpu_status qsa_run_step(const struct qsa_run *r, const struct step *step)
 {
     int32_t values[ARRAY_VALUES_MAX];
-    union gpu_arguments a = {0};
+    union arguments a = {0};
     if (!step_runs(step, r->c)) return GPU_OK;
     if (step->kernel == &interface_qsa_qprep_rows) {
         enum gpu_status status = poison_padding_rows(r);
