@@ -55,7 +55,7 @@ static struct fit fit_of(const struct st_file *file, const struct op *op)
     struct ref_refusal why;
     case_init(&c, op);
     instance_init(&in, POISON_NAN);
-    if (op->ref_accepts(&c, NULL, &why) && op->build(&c, &in)) {
+    if (op_ref_accepts(&c, NULL, &why) && op_build(&c, &in)) {
         for (uint32_t i = 0; i < in.n_tensors; i++) {
             if (in.tensors[i].contract == CONTRACT_ANY && in.tensors[i].role == ROLE_OUT) continue;
             if (in.tensors[i].alias_of < 0) fit_tensor(file, &in.tensors[i], &fit);
