@@ -4,23 +4,13 @@
 
 #include <sys/mman.h>
 
-/* Puts the registers that a call keeps on the stack, leaves its top in *from, and takes the same
- * from the other stack. It goes on there with a return, not a jump: the processor predicts returns
- * by pairing them with calls, and a switch that breaks the pairs makes every return of the resumed
- * thread a misprediction (Boost.Context's jump_fcontext does, and a shuffle of a warp took three
- * times as long with it). MXCSR and the x87 control word are the same for all threads. */
-void simt_switch_stacks(void **from, void *to);
+/* Leaves the top of the suspended stack in *from and goes on at `to`. */
+void simt_switch_stacks(void ***from, void **to, uint64_t result);
 __asm__(".text\n"
         ".globl simt_switch_stacks\n"
         ".type simt_switch_stacks, @function\n"
-        "simt_switch_stacks:\n\t"
-        "pushq %rbp\n\tpushq %rbx\n\tpushq %r12\n\tpushq %r13\n\tpushq %r14\n\tpushq %r15\n\t"
-        "movq %rsp, (%rdi)\n\t"
-        "movq %rsi, %rsp\n\t"
-        "popq %r15\n\tpopq %r14\n\tpopq %r13\n\tpopq %r12\n\tpopq %rbx\n\tpopq %rbp\n\t"
-        "ret\n"
-        ".size simt_switch_stacks, .-simt_switch_stacks\n");
-#define SAVED_REGISTERS 6
+        "simt_switch_stacks:\n\t" SIMT_SAVE "movq %rsp, (%rdi)\n\t"
+        "movq %rsi, %rax\n\t" SIMT_RESUME ".size simt_switch_stacks, .-simt_switch_stacks\n");
 
 #if SIMT_WITH_ASAN
 void __sanitizer_start_switch_fiber(void **fake_stack, const void *bottom, size_t bytes);
@@ -36,7 +26,8 @@ uintptr_t simt_stacks_low;
 static void (*fiber_body)(struct simt_fiber *self);
 static struct simt_fiber *starting; /* the one built last, until it runs */
 #if SIMT_WITH_ASAN
-static struct simt_fiber *leaving;
+static struct simt_fiber *running = &simt_main_fiber, *leaving;
+static bool departing;
 #endif
 
 bool simt_fibers_open(void)
@@ -51,27 +42,35 @@ bool simt_fibers_open(void)
     return true;
 }
 
-/* What a switch ends with, on the new stack. */
-static void arrive(struct simt_fiber *self)
-{
 #if SIMT_WITH_ASAN
+SIMT_NO_ASAN void simt_fiber_depart(struct simt_fiber *to)
+{
+    leaving = running;
+    running = to;
+    departing = true;
+    __sanitizer_start_switch_fiber(leaving ? &leaving->fake_stack : NULL, (void *)to->stack_low,
+                                   to->stack_bytes);
+}
+
+/* What a switch ends with, on the new stack. Nothing where nobody departed. */
+SIMT_NO_ASAN void simt_fiber_arrive(void)
+{
     const void *bottom;
     size_t bytes;
 
-    __sanitizer_finish_switch_fiber(self->fake_stack, &bottom, &bytes);
+    if (!departing) return;
+    departing = false;
+    __sanitizer_finish_switch_fiber(running->fake_stack, &bottom, &bytes);
     if (leaving == &simt_main_fiber) {
         simt_main_fiber.stack_low = (uintptr_t)bottom;
         simt_main_fiber.stack_bytes = bytes;
     }
-#endif
 }
+#endif
 
 static void entry(void)
 {
-    struct simt_fiber *self = starting;
-
-    arrive(self);
-    fiber_body(self);
+    fiber_body(starting);
 }
 
 /* A stack as simt_switch_stacks leaves it, about to return into `entry`. Stack tops are staggered
@@ -88,7 +87,7 @@ static void build(struct simt_fiber *fiber)
 #endif
     *--slot = NULL; /* where `entry` would return to, and what aligns its stack */
     *--slot = (void *)(uintptr_t)entry;
-    for (int i = 0; i < SAVED_REGISTERS; i++) *--slot = NULL;
+    for (int i = 0; i < SIMT_SAVED_REGISTERS; i++) *--slot = NULL;
     fiber->context = slot;
     starting = fiber;
 }
@@ -118,25 +117,26 @@ void simt_fiber_give(struct simt_fiber *fiber)
     idle = fiber;
 }
 
+void simt_fiber_leave(struct simt_fiber *from, struct simt_turn turn)
+{
+    simt_switch_stacks(&from->context, turn.stack, turn.result);
+}
+
 void simt_fiber_switch(struct simt_fiber *from, struct simt_fiber *to)
 {
-#if SIMT_WITH_ASAN
-    leaving = from;
-    __sanitizer_start_switch_fiber(&from->fake_stack, (void *)to->stack_low, to->stack_bytes);
-#endif
-    simt_switch_stacks(&from->context, to->context);
-    arrive(from);
+    simt_fiber_depart(to);
+    simt_fiber_leave(from, (struct simt_turn){to->context, 0});
 }
 
 SIMT_NO_ASAN void simt_fiber_abandon(struct simt_fiber *to)
 {
-    void *nowhere;
+    void **nowhere;
 
 #if SIMT_WITH_ASAN
-    leaving = NULL;
-    __sanitizer_start_switch_fiber(NULL, (void *)to->stack_low, to->stack_bytes);
+    running = NULL;
+    simt_fiber_depart(to);
 #endif
-    simt_switch_stacks(&nowhere, to->context);
+    simt_switch_stacks(&nowhere, to->context, 0);
     __builtin_unreachable();
 }
 

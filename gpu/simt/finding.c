@@ -107,7 +107,7 @@ static void fail_barrier(void)
         n_returned += warp->returned >> lane & 1;
     }
     simt_run.current = waiting;
-    simt_fail("partial-barrier", simt_run.threads[waiting].site,
+    simt_fail("partial-barrier", SIMT_SITE(simt_run.threads[waiting].stack),
               "a barrier reached by %u of the block's %u threads (%u have returned): %s",
               simt_run.n_at_barrier, simt_run.n_threads, n_returned, other);
 }
@@ -140,7 +140,7 @@ void simt_fail_stuck(void)
         if (!(warp->waiting >> lane & 1) || !find_absent(warp, lane, &absent)) continue;
         state_of(i / SIMT_WARP * SIMT_WARP + absent, other, sizeof other);
         simt_run.current = i;
-        simt_fail("partial-warp-collective", simt_run.threads[i].site,
+        simt_fail("partial-warp-collective", SIMT_SITE(simt_run.threads[i].stack),
                   "%s with mask 0x%08x waits for lane %u in vain: %s",
                   collective_name((uint32_t)(warp->keys[lane] >> 32)), (uint32_t)warp->keys[lane],
                   absent, other);
@@ -151,7 +151,7 @@ void simt_fail_stuck(void)
         if (!(warp->waiting >> i % SIMT_WARP & 1)) continue;
         state_of(i, other, sizeof other);
         simt_run.current = i;
-        simt_fail("deadlock", simt_run.threads[i].site,
+        simt_fail("deadlock", SIMT_SITE(simt_run.threads[i].stack),
                   "lanes wait for each other with different masks: %s", other);
     }
     simt_fail("deadlock", 0, "no thread of the block can go on");

@@ -20,16 +20,17 @@ struct simt_index {
 /* A thread of the block is named by its linear index, warp * 32 + lane. */
 struct simt_thread {
     struct simt_index index;
-    struct simt_fiber *fiber; /* where it waits */
-    uintptr_t site;           /* return address of the call it waits in */
+    void **stack;             /* where it is suspended while it waits */
+    struct simt_fiber *fiber; /* what it runs on */
 };
 
-/* Lane sets; a lane that exists and is in none of them is running. */
+/* Lane sets; a lane that exists and is in none of them is running. What is read at every switch
+ * comes first. */
 struct simt_warp {
     uint32_t exists;
-    uint32_t unstarted;
-    uint32_t ready;   /* can go on */
-    uint32_t waiting; /* in a collective */
+    uint32_t runnable;  /* can go on, or start */
+    uint32_t unstarted; /* of those */
+    uint32_t waiting;   /* in a collective */
     uint32_t at_barrier;
     uint32_t returned;
     uint64_t keys[SIMT_WARP];    /* of waiting lanes: kind << 32 | mask */
@@ -59,11 +60,12 @@ struct simt_run {
     struct gpu_dim grid, block;
 
     uint32_t n_threads, n_warps;
-    uint32_t current; /* the running thread */
-    bool in_fiber;    /* a thread runs, rather than the launch's own code */
+    uint32_t current;        /* the running thread */
+    uint32_t runnable_warps; /* those with a runnable lane */
+    bool in_fiber;           /* a thread runs, rather than the launch's own code */
     uint32_t n_returned, n_at_barrier;
     uint32_t barrier_kind; /* of those that wait */
-    uint32_t barrier_count, barrier_all, barrier_any, barrier_result;
+    uint32_t barrier_count, barrier_all, barrier_any;
     bool seeded;
     uint64_t random;
     struct simt_thread threads[SIMT_MAX_BLOCK];
@@ -85,10 +87,10 @@ extern struct simt_index simt_thread_idx, simt_block_idx, simt_block_dim, simt_g
 /* sched.c. Runs one block to its end; false when the launch was broken off. */
 void simt_block_prepare(struct gpu_dim block, uint64_t seed);
 bool simt_block_run(void);
-/* The running thread waits until another makes it ready; call site for findings. */
-void simt_wait(uintptr_t site);
-/* Marks the running thread ready and gives others a turn. */
-void simt_give_turn(uintptr_t site);
+/* The running thread, suspended at `stack`, waits until another makes it runnable. */
+struct simt_turn simt_wait(void **stack);
+/* The running thread makes lanes of a warp runnable and, as a rule, goes on. */
+struct simt_turn simt_release(uint32_t warp, uint32_t lanes, void **stack);
 uint64_t simt_random(void);
 
 /* finding.c. Break the launch off from inside a thread. `site` is the return address of the call
@@ -110,6 +112,12 @@ const struct simt_variable *simt_find_variable(const struct gpu_module *module, 
 /* signals.c. Between arm and disarm faults of the kernel and the watchdog end in simt_break_off. */
 bool simt_signals_arm(uint32_t watchdog_ms);
 void simt_signals_disarm(void);
+
+/* sched.c and warp.c. What threads call in order to wait, once they are suspended at `stack`. */
+struct simt_turn simt_yield_body(void **stack);
+struct simt_turn simt_barrier_body(uint32_t kind, uint32_t predicate, void **stack);
+struct simt_turn simt_collective_body(uint32_t kind, uint32_t mask, uint64_t value,
+                                      uint32_t argument, void **stack);
 
 /* warp.c. Results of a complete collective for all lanes of `lanes`. */
 void simt_collective_compute(struct simt_warp *warp, uint32_t kind, uint32_t lanes);

@@ -121,46 +121,60 @@ void simt_collective_compute(struct simt_warp *warp, uint32_t kind, uint32_t lan
     }
 }
 
-/* Whether every lane of the set waits in the same collective. */
+/* Whether the lanes of the set, which all wait, wait in the same collective. */
 static bool all_agree(const struct simt_warp *warp, uint32_t lanes, uint64_t key)
 {
     uint64_t difference = 0;
 
-    if ((warp->waiting & lanes) != lanes) return false;
     for (uint32_t i = 0; i < SIMT_WARP; i++)
         difference |= (warp->keys[i] ^ key) & (0 - (uint64_t)(lanes >> i & 1));
     return difference == 0;
 }
 
-uint64_t simt_collective(uint32_t kind, uint32_t mask, uint64_t value, uint32_t argument)
+/* The running lane is the last of its set to come. */
+static __attribute__((noinline)) struct simt_turn complete(struct simt_warp *warp, uint64_t key,
+                                                           void **stack)
 {
-    uintptr_t site = (uintptr_t)__builtin_return_address(0);
+    uint32_t lanes = (uint32_t)key & warp->exists, bit = 1u << simt_run.current % SIMT_WARP;
+
+    if (!all_agree(warp, lanes, key)) return simt_wait(stack);
+    simt_collective_compute(warp, (uint32_t)(key >> 32), lanes);
+    warp->waiting &= ~lanes;
+    return simt_release(simt_run.current / SIMT_WARP, lanes & ~bit, stack);
+}
+
+__attribute__((cold, noinline)) static struct simt_turn fail_mask(uint64_t key, void **stack)
+{
+    uint32_t lane = simt_run.current % SIMT_WARP, mask = (uint32_t)key;
+    uint32_t exists = simt_run.warps[simt_run.current / SIMT_WARP].exists;
+
+    if (!(mask >> lane & 1))
+        simt_fail("partial-warp-collective", SIMT_SITE(stack),
+                  "lane %u calls a warp collective with mask 0x%08x, which does not name it", lane,
+                  mask);
+    simt_fail("partial-warp-collective", SIMT_SITE(stack), "an MMA in a warp of %d threads",
+              __builtin_popcount(mask & exists));
+}
+
+/* Everything rare is somewhere else, so that the common way needs no registers saved. */
+struct simt_turn simt_collective_body(uint32_t kind, uint32_t mask, uint64_t value,
+                                      uint32_t argument, void **stack)
+{
     uint32_t lane = simt_run.current % SIMT_WARP, bit = 1u << lane;
     struct simt_warp *warp = &simt_run.warps[simt_run.current / SIMT_WARP];
     uint32_t lanes = mask & warp->exists;
     uint64_t key = (uint64_t)kind << 32 | mask;
 
-    if (!(mask & bit))
-        simt_fail("partial-warp-collective", site,
-                  "lane %u calls a warp collective with mask 0x%08x, which does not name it", lane,
-                  mask);
-    if (kind == SIMT_MMA_BF16_M16N8K16 && lanes != ~0u)
-        simt_fail("partial-warp-collective", site, "an MMA in a warp of %d threads",
-                  __builtin_popcount(lanes));
+    if (!(mask & bit) || (kind == SIMT_MMA_BF16_M16N8K16 && lanes != ~0u))
+        return fail_mask(key, stack);
     warp->keys[lane] = key;
     warp->values[lane] = value;
     warp->arguments[lane] = argument;
     warp->waiting |= bit;
-    if (all_agree(warp, lanes, key)) {
-        simt_collective_compute(warp, kind, lanes);
-        warp->waiting &= ~lanes;
-        warp->ready |= lanes & ~bit;
-        if (simt_run.seeded && simt_random() % 8 < SWITCH_OUT_OF_8) simt_give_turn(site);
-    } else {
-        simt_wait(site);
-    }
-    return warp->results[lane];
+    if ((warp->waiting & lanes) == lanes) return complete(warp, key, stack);
+    return simt_wait(stack);
 }
+SIMT_SUSPENDING("simt_collective", "simt_collective_body", "r8");
 
 uint32_t simt_live_lanes(void)
 {
