@@ -1,5 +1,6 @@
 #include "mma_model.h"
 
+#include <immintrin.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -156,122 +157,181 @@ float simt_mma_dot(uint32_t arch, const uint16_t *a, const uint16_t *b, uint32_t
     return c;
 }
 
-/* The operands of an instruction taken apart once: every element of a and b is used many times. */
-struct split_tile {
-    int32_t a_significand[SIMT_MMA_M][SIMT_MMA_K], a_label[SIMT_MMA_M][SIMT_MMA_K];
-    int32_t b_significand[SIMT_MMA_K][SIMT_MMA_N], b_label[SIMT_MMA_K][SIMT_MMA_N];
-    int32_t a_sign[SIMT_MMA_M][SIMT_MMA_K], b_sign[SIMT_MMA_K][SIMT_MMA_N]; /* 0 or -1 */
-    uint8_t a_kind[SIMT_MMA_M], b_kind[SIMT_MMA_N]; /* of a row and of a column: bits of kind_of */
+/* What follows does the 128 elements of an instruction eight columns at a time, in f32 arithmetic
+ * that is exact where it matters, and hands what it cannot do to simt_mma_dot.
+ *
+ * With top the largest label of a column's terms, a term truncated to the quantum 2^(top - F) is
+ * cvtt(x * 2^(F - top)). For x = c and x = a b that is exact if -98 <= top <= 120: a product with a
+ * label above -127 is a normal f32 of 16 bits, one with a smaller label is less than 2^-125, and so
+ * is what it rounds to: times 2^(F - top) <= 2^123 it is below 1 and counts as 0, as it should,
+ * being below the quantum. Sixteen products of at most 255^2 * 2^11 stay below 2^31; c joins them
+ * in double. No sum is below 2^-123, so the result needs no subnormals. */
+enum { TOP_LEAST = (127 - 98) << 23, TOP_MOST = (127 + 120) << 23, EXPONENT = 0x7f800000 };
+
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef int32_t i32x8 __attribute__((vector_size(32)));
+typedef double f64x8 __attribute__((vector_size(64)));
+typedef int64_t i64x8 __attribute__((vector_size(64)));
+
+/* The operands of an instruction as f32, k in the order of words' lower and upper halves. A power
+ * is 2^label of the element, 0 for a zero. */
+struct operands {
+    float a[SIMT_MMA_M][SIMT_MMA_K], a_power[SIMT_MMA_M][SIMT_MMA_K];
+    f32x8 b[SIMT_MMA_K], b_power[SIMT_MMA_K];
+    i32x8 special_column; /* -1 where a column has an infinity or NaN */
+    bool special_row[SIMT_MMA_M];
 };
 
-enum { SPECIAL = 1, IS_NAN = 2 };
-
-static uint8_t kind_of(uint16_t x)
+static i32x8 powers_of(i32x8 bits)
 {
-    uint32_t magnitude = x & 0x7fff;
+    i32x8 exponent = bits & EXPONENT, least = exponent - exponent + 0x00800000;
 
-    return magnitude < 0x7f80 ? 0 : magnitude == 0x7f80 ? SPECIAL : SPECIAL | IS_NAN;
+    return __builtin_elementwise_max(exponent, least) & ((bits & 0x7fffffff) != 0);
 }
 
-static void split_operands(struct split_tile *tile, const uint16_t *a, const uint16_t *b)
+static bool any(i32x8 mask)
 {
-    memset(tile->a_kind, 0, sizeof tile->a_kind);
-    memset(tile->b_kind, 0, sizeof tile->b_kind);
+    int32_t all = 0;
+
+    for (int j = 0; j < SIMT_MMA_N; j++) all |= mask[j];
+    return all != 0;
+}
+
+/* a and b in words of two bf16 with neighbouring k, the lower first. */
+static void take_apart(struct operands *o, const uint32_t a[SIMT_MMA_M][SIMT_MMA_K / 2],
+                       const uint32_t b[SIMT_MMA_K / 2][SIMT_MMA_N])
+{
+    o->special_column = (i32x8){0};
+    for (int w = 0; w < SIMT_MMA_K / 2; w++) {
+        i32x8 words, halves[2];
+
+        memcpy(&words, b[w], sizeof words);
+        halves[0] = words << 16;
+        halves[1] = words & (int32_t)0xffff0000;
+        for (int h = 0; h < 2; h++) {
+            o->b[2 * w + h] = (f32x8)halves[h];
+            o->b_power[2 * w + h] = (f32x8)powers_of(halves[h]);
+            o->special_column |= (halves[h] & EXPONENT) == EXPONENT;
+        }
+    }
     for (int i = 0; i < SIMT_MMA_M; i++) {
-        for (int k = 0; k < SIMT_MMA_K; k++) {
-            uint16_t x = a[i * SIMT_MMA_K + k];
+        i32x8 words, lower, upper, lower_power, upper_power;
 
-            split_bf16(x, &tile->a_significand[i][k], &tile->a_label[i][k]);
-            tile->a_sign[i][k] = -(x >> 15);
-            tile->a_kind[i] |= kind_of(x);
-        }
-    }
-    for (int k = 0; k < SIMT_MMA_K; k++) {
-        for (int j = 0; j < SIMT_MMA_N; j++) {
-            uint16_t x = b[k * SIMT_MMA_N + j];
-
-            split_bf16(x, &tile->b_significand[k][j], &tile->b_label[k][j]);
-            tile->b_sign[k][j] = -(x >> 15);
-            tile->b_kind[j] |= kind_of(x);
-        }
+        memcpy(&words, a[i], sizeof words);
+        lower = words << 16;
+        upper = words & (int32_t)0xffff0000;
+        lower_power = powers_of(lower);
+        upper_power = powers_of(upper);
+        memcpy(&o->a[i][0], &lower, sizeof lower);
+        memcpy(&o->a[i][8], &upper, sizeof upper);
+        memcpy(&o->a_power[i][0], &lower_power, sizeof lower);
+        memcpy(&o->a_power[i][8], &upper_power, sizeof upper);
+        o->special_row[i] = any((lower_power == EXPONENT) | (upper_power == EXPONENT));
     }
 }
 
-/* One fused step for the eight columns of row i, products [from, to). The loops over j become
- * vector instructions. Sixteen products of at most 255^2 * 2^11 stay below 2^31. */
-static void fused_row(const struct split_tile *tile, struct steps steps, int i, int from, int to,
-                      float *d, const float *c)
+/* Truncates; what is no int32_t gives INT32_MIN. */
+static i32x8 truncated(f32x8 x)
 {
-    int32_t top[SIMT_MMA_N], sum[SIMT_MMA_N] = {0};
-    int32_t c_significand[SIMT_MMA_N], c_label[SIMT_MMA_N];
+#ifdef __AVX__
+    return (i32x8)_mm256_cvttps_epi32((__m256)x);
+#else
+    union {
+        f32x8 x;
+        __m128 half[2];
+    } from = {x};
+    union {
+        __m128i half[2];
+        i32x8 result;
+    } to = {{_mm_cvttps_epi32(from.half[0]), _mm_cvttps_epi32(from.half[1])}};
 
-    for (int j = 0; j < SIMT_MMA_N; j++) {
-        split_f32(c[j], &c_significand[j], &c_label[j]);
-        top[j] = max_label(LOWEST_LABEL, c_label[j]);
+    return to.result;
+#endif
+}
+
+/* One fused step for the eight columns of row i, words [from, to). Returns -1 for columns that it
+ * cannot do. */
+static i32x8 fused_row(const struct operands *o, int fraction_bits, int i, int from, int to,
+                       f32x8 *c)
+{
+    i32x8 top = (i32x8)*c & EXPONENT, sum = {0}, cannot;
+    f32x8 scale, quantum;
+    f64x8 value;
+
+    for (int w = from; w < to; w++) {
+        top = __builtin_elementwise_max(top, (i32x8)(o->a_power[i][w] * o->b_power[2 * w]));
+        top = __builtin_elementwise_max(top, (i32x8)(o->a_power[i][8 + w] * o->b_power[2 * w + 1]));
     }
-    for (int k = from; k < to; k++)
+    cannot =
+        ((top < TOP_LEAST) | (top > TOP_MOST)) & ~((top == 0) & (((i32x8)*c & 0x7fffffff) == 0));
+    top = __builtin_elementwise_max(top, top - top + TOP_LEAST);
+    scale = (f32x8)(((254 + fraction_bits) << 23) - top);
+    quantum = (f32x8)(top - (fraction_bits << 23));
+    for (int w = from; w < to; w++) {
+        sum += truncated(o->a[i][w] * o->b[2 * w] * scale);
+        sum += truncated(o->a[i][8 + w] * o->b[2 * w + 1] * scale);
+    }
+    value =
+        __builtin_convertvector(sum, f64x8) + __builtin_convertvector(truncated(*c * scale), f64x8);
+    value *= __builtin_convertvector(quantum, f64x8);
+    value = (f64x8)((i64x8)value & ~(int64_t)0x1fffffff); /* 52 - 23 bits */
+    *c = __builtin_convertvector(value, f32x8);
+    return cannot;
+}
+
+/* The element in row i and column j the general way. */
+static float element(uint32_t arch, const uint32_t a[SIMT_MMA_K / 2],
+                     const uint32_t b[SIMT_MMA_K / 2][SIMT_MMA_N], int j, float c)
+{
+    uint32_t column[SIMT_MMA_K / 2];
+    uint16_t a_halves[SIMT_MMA_K], b_halves[SIMT_MMA_K];
+
+    for (int w = 0; w < SIMT_MMA_K / 2; w++) column[w] = b[w][j];
+    memcpy(a_halves, a, sizeof a_halves); /* the lower half is the lower k */
+    memcpy(b_halves, column, sizeof b_halves);
+    return simt_mma_dot(arch, a_halves, b_halves, SIMT_MMA_K, c);
+}
+
+static void multiply(uint32_t arch, float *d, const uint32_t a[SIMT_MMA_M][SIMT_MMA_K / 2],
+                     const uint32_t b[SIMT_MMA_K / 2][SIMT_MMA_N], const float *c)
+{
+    struct steps steps = steps_of(arch);
+    int words = (int)steps.products / 2;
+    struct operands o;
+
+    take_apart(&o, a, b);
+    for (int i = 0; i < SIMT_MMA_M; i++, c += SIMT_MMA_N, d += SIMT_MMA_N) {
+        f32x8 before, after;
+        i32x8 cannot;
+
+        memcpy(&before, c, sizeof before);
+        after = before;
+        cannot = o.special_column - o.special_row[i];
+        cannot |= ((i32x8)before & EXPONENT) == EXPONENT;
+        for (int w = 0; w < SIMT_MMA_K / 2; w += words)
+            cannot |= fused_row(&o, steps.fraction_bits, i, w, w + words, &after);
+        memcpy(d, &after, sizeof after);
+        if (!any(cannot)) continue;
         for (int j = 0; j < SIMT_MMA_N; j++)
-            top[j] = max_label(top[j], tile->a_label[i][k] + tile->b_label[k][j]);
-    for (int k = from; k < to; k++) {
-        for (int j = 0; j < SIMT_MMA_N; j++) {
-            int32_t down = top[j] - (tile->a_label[i][k] + tile->b_label[k][j]);
-            int32_t sign = tile->a_sign[i][k] ^ tile->b_sign[k][j];
-            uint32_t product = (uint32_t)(tile->a_significand[i][k] * tile->b_significand[k][j]);
-            int32_t term =
-                (int32_t)(product << (steps.fraction_bits - 14) >> (down > 31 ? 31 : down));
-
-            sum[j] += (term ^ sign) - sign;
-        }
-    }
-    for (int j = 0; j < SIMT_MMA_N; j++) {
-        int64_t term = aligned(c_significand[j], steps.fraction_bits - 23, top[j] - c_label[j]);
-
-        d[j] = truncate_to_f32(sum[j] + (bits_of(c[j]) >> 31 ? -term : term),
-                               top[j] - steps.fraction_bits);
-    }
-}
-
-/* Rows and columns with a NaN in them are NaN; those with an infinity go the slow way, element by
- * element. */
-static void special_row(const struct split_tile *tile, uint32_t arch, int i, float *d,
-                        const uint16_t *a, const uint16_t *b, const float *c)
-{
-    uint16_t column[SIMT_MMA_K];
-
-    for (int j = 0; j < SIMT_MMA_N; j++) {
-        uint8_t kind = tile->a_kind[i] | tile->b_kind[j];
-
-        if (kind == 0 && (bits_of(c[j]) & 0x7f800000) < 0x7f800000) continue;
-        if ((kind & IS_NAN) || (bits_of(c[j]) & 0x7fffffff) > 0x7f800000) {
-            d[j] = float_of(0x7fffffff);
-            continue;
-        }
-        for (int k = 0; k < SIMT_MMA_K; k++) column[k] = b[k * SIMT_MMA_N + j];
-        d[j] = simt_mma_dot(arch, a + i * SIMT_MMA_K, column, SIMT_MMA_K, c[j]);
+            if (cannot[j]) d[j] = element(arch, a[i], b, j, before[j]);
     }
 }
 
 void simt_mma_tile(uint32_t arch, float *d, const uint16_t *a, const uint16_t *b, const float *c)
 {
-    struct steps steps = steps_of(arch);
-    struct split_tile tile;
-    float row[SIMT_MMA_N], result[SIMT_MMA_N];
+    uint32_t a_words[SIMT_MMA_M][SIMT_MMA_K / 2], b_words[SIMT_MMA_K / 2][SIMT_MMA_N];
 
-    split_operands(&tile, a, b);
-    for (int i = 0; i < SIMT_MMA_M; i++) {
-        memcpy(row, c + i * SIMT_MMA_N, sizeof row);
-        memcpy(result, row, sizeof row);
-        for (int k = 0; k < SIMT_MMA_K && !(tile.a_kind[i] & IS_NAN); k += (int)steps.products)
-            fused_row(&tile, steps, i, k, k + (int)steps.products, result, result);
-        special_row(&tile, arch, i, result, a, b, row);
-        memcpy(d + i * SIMT_MMA_N, result, sizeof result);
-    }
+    memcpy(a_words, a, sizeof a_words);
+    for (int w = 0; w < SIMT_MMA_K / 2; w++)
+        for (int j = 0; j < SIMT_MMA_N; j++)
+            b_words[w][j] = b[2 * w * SIMT_MMA_N + j] | (uint32_t)b[(2 * w + 1) * SIMT_MMA_N + j]
+                                                            << 16;
+    multiply(arch, d, a_words, b_words, c);
 }
 
 void simt_mma_warp(uint32_t arch, const struct simt_mma_operands *const operands[SIMT_WARP])
 {
-    uint32_t a[SIMT_MMA_M][SIMT_MMA_K / 2];
-    uint16_t b[SIMT_MMA_K][SIMT_MMA_N], a_halves[SIMT_MMA_M * SIMT_MMA_K];
+    uint32_t a[SIMT_MMA_M][SIMT_MMA_K / 2], b[SIMT_MMA_K / 2][SIMT_MMA_N];
     float c[SIMT_MMA_M][SIMT_MMA_N];
 
     for (uint32_t lane = 0; lane < SIMT_WARP; lane++) {
@@ -279,15 +339,11 @@ void simt_mma_warp(uint32_t arch, const struct simt_mma_operands *const operands
         uint32_t group = lane / 4, t = lane % 4;
 
         for (uint32_t r = 0; r < 4; r++) a[group + r % 2 * 8][t + r / 2 * 4] = mine->a[r];
-        for (uint32_t r = 0; r < 2; r++) {
-            b[2 * t + 8 * r][group] = (uint16_t)mine->b[r];
-            b[2 * t + 8 * r + 1][group] = (uint16_t)(mine->b[r] >> 16);
-        }
-        for (uint32_t r = 0; r < 4; r++) c[group + r / 2 * 8][2 * t + r % 2] = mine->c[r];
+        for (uint32_t r = 0; r < 2; r++) b[t + 4 * r][group] = mine->b[r];
+        for (uint32_t r = 0; r < 2; r++) memcpy(&c[group + r * 8][2 * t], &mine->c[2 * r], 8);
     }
-    memcpy(a_halves, a, sizeof a_halves); /* the lower half is the lower column */
-    simt_mma_tile(arch, &c[0][0], a_halves, &b[0][0], &c[0][0]);
+    multiply(arch, &c[0][0], a, b, &c[0][0]);
     for (uint32_t lane = 0; lane < SIMT_WARP; lane++)
-        for (uint32_t r = 0; r < 4; r++)
-            operands[lane]->d[r] = c[lane / 4 + r / 2 * 8][2 * (lane % 4) + r % 2];
+        for (uint32_t r = 0; r < 2; r++)
+            memcpy(&operands[lane]->d[2 * r], &c[lane / 4 + r * 8][2 * (lane % 4)], 8);
 }

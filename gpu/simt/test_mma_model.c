@@ -463,3 +463,44 @@ Test(simt_mma, tile_and_warp_are_the_elements)
         }
     }
 }
+
+/* Where the vector arithmetic of the whole instruction ends and each element is asked for by
+ * itself: labels of products around -133, -98 and 120, subnormal factors, c of every size beside
+ * them. */
+Test(simt_mma, tile_at_the_ends_of_its_arithmetic)
+{
+    static const struct {
+        int a, b, c, spread;
+    } centres[] = {{78, 78, 29, 3},    {78, 78, 29, 14},   {64, 64, 10, 6},
+                   {60, 61, 0, 3},     {187, 187, 247, 3}, {187, 187, 127, 9},
+                   {2, 240, 110, 4},   {0, 155, 29, 3},    {127, 1, 1, 2},
+                   {127, 127, 127, 9}, {127, 127, 29, 60}, {127, 127, 127, 127}};
+
+    for (int i = 0; i < 12000; i++) {
+        int at = i % (int)(sizeof centres / sizeof *centres), spread = centres[at].spread;
+        uint32_t arch = i / 100 % 2 ? 80 : 90;
+        uint16_t a[16][16], b[16][8], column[16];
+        float c[16][8], d[16][8];
+
+        for (int m = 0; m < 16; m++)
+            for (int k = 0; k < 16; k++) a[m][k] = random_bf16(centres[at].a, spread);
+        for (int k = 0; k < 16; k++)
+            for (int n = 0; n < 8; n++) b[k][n] = random_bf16(centres[at].b, spread);
+        for (int m = 0; m < 16; m++)
+            for (int k = 0; k < 5 && i % 3 == 0; k++) a[m][15 - k] = a[m][k] ^ 0x8000;
+        for (int k = 0; k < 5 && i % 3 == 0; k++) memcpy(b[15 - k], b[k], sizeof b[k]);
+        for (int m = 0; m < 16; m++)
+            for (int n = 0; n < 8; n++)
+                c[m][n] = float_of(bits_of(widen(random_bf16(centres[at].c, spread))) |
+                                   (i % 4 ? (uint32_t)(draw() & 0xffff) : 0));
+        simt_mma_tile(arch, &d[0][0], &a[0][0], &b[0][0], &c[0][0]);
+        for (int m = 0; m < 16; m++) {
+            for (int n = 0; n < 8; n++) {
+                for (int k = 0; k < 16; k++) column[k] = b[k][n];
+                cr_assert_eq(bits_of(d[m][n]),
+                             bits_of(simt_mma_dot(arch, a[m], column, 16, c[m][n])),
+                             "case %d, element %d, %d", i, m, n);
+            }
+        }
+    }
+}
