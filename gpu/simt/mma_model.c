@@ -165,73 +165,89 @@ float simt_mma_dot(uint32_t arch, const uint16_t *a, const uint16_t *b, uint32_t
  * label above -127 is a normal f32 of 16 bits, one with a smaller label is less than 2^-125, and so
  * is what it rounds to: times 2^(F - top) <= 2^123 it is below 1 and counts as 0, as it should,
  * being below the quantum. Sixteen products of at most 255^2 * 2^11 stay below 2^31; c joins them
- * in double. No sum is below 2^-123, so the result needs no subnormals. */
-enum { TOP_LEAST = (127 - 98) << 23, TOP_MOST = (127 + 120) << 23, EXPONENT = 0x7f800000 };
+ * in double.
+ *
+ * a and c, and with them all labels, are first raised by 2^100. Then only labels of -133 and more
+ * count, so top is never below -33, and the limit above is 20 before raising. Columns above it are
+ * done once more without raising. */
+enum { EXPONENT = 0x7f800000, MAGNITUDE = 0x7fffffff, RAISED_BY = 100 };
+#define POWER(label) ((127 + (label)) << 23)
 
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef int32_t i32x8 __attribute__((vector_size(32)));
 typedef double f64x8 __attribute__((vector_size(64)));
 typedef int64_t i64x8 __attribute__((vector_size(64)));
 
-/* The operands of an instruction as f32, k in the order of words' lower and upper halves. A power
- * is 2^label of the element, 0 for a zero. */
+/* The operands of an instruction as f32. a: [lower or upper half of a word], k / 2; b in the order
+ * of k. A power is 2^label of the element, 0 for a zero. */
 struct operands {
-    float a[SIMT_MMA_M][SIMT_MMA_K], a_power[SIMT_MMA_M][SIMT_MMA_K];
+    f32x8 a[SIMT_MMA_M][2], a_power[SIMT_MMA_M][2];
     f32x8 b[SIMT_MMA_K], b_power[SIMT_MMA_K];
-    i32x8 special_column; /* -1 where a column has an infinity or NaN */
-    bool special_row[SIMT_MMA_M];
+    i32x8 special_column, nan_column; /* -1 where a column has an infinity or NaN, or a NaN */
 };
 
-static i32x8 powers_of(i32x8 bits)
+static inline i32x8 larger(i32x8 a, i32x8 b)
 {
-    i32x8 exponent = bits & EXPONENT, least = exponent - exponent + 0x00800000;
-
-    return __builtin_elementwise_max(exponent, least) & ((bits & 0x7fffffff) != 0);
+    return __builtin_elementwise_max(a, b);
 }
 
-static bool any(i32x8 mask)
+static inline i32x8 all(int32_t x)
 {
-    int32_t all = 0;
+    return (i32x8){x, x, x, x, x, x, x, x};
+}
 
-    for (int j = 0; j < SIMT_MMA_N; j++) all |= mask[j];
-    return all != 0;
+static inline i32x8 powers_of(i32x8 bits)
+{
+    return larger(bits & EXPONENT, all(POWER(-126))) & ((bits & MAGNITUDE) != 0);
+}
+
+static inline bool any(i32x8 mask)
+{
+    int32_t bits = 0;
+
+    for (int j = 0; j < SIMT_MMA_N; j++) bits |= mask[j];
+    return bits != 0;
+}
+
+static inline i32x8 choose(i32x8 mask, i32x8 yes, i32x8 no)
+{
+    return (mask & yes) | (~mask & no);
+}
+
+/* The lower (0) or upper (1) bf16 of words, as f32. */
+static inline i32x8 half_of(const uint32_t words[8], int half)
+{
+    i32x8 all_words;
+
+    memcpy(&all_words, words, sizeof all_words);
+    return half ? all_words & (int32_t)0xffff0000 : all_words << 16;
 }
 
 /* a and b in words of two bf16 with neighbouring k, the lower first. */
 static void take_apart(struct operands *o, const uint32_t a[SIMT_MMA_M][SIMT_MMA_K / 2],
                        const uint32_t b[SIMT_MMA_K / 2][SIMT_MMA_N])
 {
-    o->special_column = (i32x8){0};
-    for (int w = 0; w < SIMT_MMA_K / 2; w++) {
-        i32x8 words, halves[2];
+    o->special_column = o->nan_column = all(0);
+    for (int k = 0; k < SIMT_MMA_K; k++) {
+        i32x8 bits = half_of(b[k / 2], k % 2);
 
-        memcpy(&words, b[w], sizeof words);
-        halves[0] = words << 16;
-        halves[1] = words & (int32_t)0xffff0000;
-        for (int h = 0; h < 2; h++) {
-            o->b[2 * w + h] = (f32x8)halves[h];
-            o->b_power[2 * w + h] = (f32x8)powers_of(halves[h]);
-            o->special_column |= (halves[h] & EXPONENT) == EXPONENT;
-        }
+        o->b[k] = (f32x8)bits;
+        o->b_power[k] = (f32x8)powers_of(bits);
+        o->special_column |= (bits & EXPONENT) == EXPONENT;
+        o->nan_column |= (bits & MAGNITUDE) > EXPONENT;
     }
     for (int i = 0; i < SIMT_MMA_M; i++) {
-        i32x8 words, lower, upper, lower_power, upper_power;
+        for (int half = 0; half < 2; half++) {
+            i32x8 bits = half_of(a[i], half);
 
-        memcpy(&words, a[i], sizeof words);
-        lower = words << 16;
-        upper = words & (int32_t)0xffff0000;
-        lower_power = powers_of(lower);
-        upper_power = powers_of(upper);
-        memcpy(&o->a[i][0], &lower, sizeof lower);
-        memcpy(&o->a[i][8], &upper, sizeof upper);
-        memcpy(&o->a_power[i][0], &lower_power, sizeof lower);
-        memcpy(&o->a_power[i][8], &upper_power, sizeof upper);
-        o->special_row[i] = any((lower_power == EXPONENT) | (upper_power == EXPONENT));
+            o->a[i][half] = (f32x8)bits;
+            o->a_power[i][half] = (f32x8)powers_of(bits);
+        }
     }
 }
 
 /* Truncates; what is no int32_t gives INT32_MIN. */
-static i32x8 truncated(f32x8 x)
+static inline i32x8 truncated(f32x8 x)
 {
 #ifdef __AVX__
     return (i32x8)_mm256_cvttps_epi32((__m256)x);
@@ -249,34 +265,91 @@ static i32x8 truncated(f32x8 x)
 #endif
 }
 
-/* One fused step for the eight columns of row i, words [from, to). Returns -1 for columns that it
- * cannot do. */
-static i32x8 fused_row(const struct operands *o, int fraction_bits, int i, int from, int to,
-                       f32x8 *c)
+/* Truncated to f32. A subnormal is a multiple of 2^-149. */
+static inline f32x8 narrowed(const f64x8 *wide)
 {
-    i32x8 top = (i32x8)*c & EXPONENT, sum = {0}, cannot;
+    f64x8 value = *wide;
+    i64x8 bits = (i64x8)value;
+    i64x8 small = (bits & INT64_MAX) < 0x3810000000000000; /* below 2^-126 */
+    f64x8 normal = (f64x8)(bits & ~(int64_t)0x1fffffff);   /* 52 - 23 bits */
+
+    if (any(__builtin_convertvector(small & (bits != 0), i32x8))) {
+        f64x8 units = (f64x8)((i64x8)(value * 0x1p149) & small);
+
+        units = __builtin_convertvector(__builtin_convertvector(units, i32x8), f64x8) * 0x1p-149;
+        normal = (f64x8)((small & (i64x8)units) | (~small & (i64x8)normal));
+    }
+    return __builtin_convertvector(normal, f32x8);
+}
+
+/* A row of a and of its powers by word and half, raised by a power of two. */
+struct row {
+    float a[2][8], power[2][8], raise;
+};
+
+static void raise_row(const struct operands *o, int i, float raise, struct row *row)
+{
+    row->raise = raise;
+    for (int half = 0; half < 2; half++) {
+        f32x8 a = o->a[i][half] * raise, power = o->a_power[i][half] * raise;
+
+        memcpy(row->a[half], &a, sizeof a);
+        memcpy(row->power[half], &power, sizeof power);
+    }
+}
+
+/* One fused step for the eight columns of a row, words [from, to). Returns -1 for columns that it
+ * cannot do. */
+static inline i32x8 fused_row(const struct operands *o, const struct row *row, int fraction_bits,
+                              int from, int to, f32x8 *c)
+{
+    i32x8 top = (i32x8)((f32x8)powers_of((i32x8)*c) * row->raise), sum = all(0), cannot;
     f32x8 scale, quantum;
     f64x8 value;
 
+    if (row->raise != 1) top = larger(top, all(POWER(LOWEST_LABEL + RAISED_BY)));
     for (int w = from; w < to; w++) {
-        top = __builtin_elementwise_max(top, (i32x8)(o->a_power[i][w] * o->b_power[2 * w]));
-        top = __builtin_elementwise_max(top, (i32x8)(o->a_power[i][8 + w] * o->b_power[2 * w + 1]));
+        top = larger(top, (i32x8)(row->power[0][w] * o->b_power[2 * w]));
+        top = larger(top, (i32x8)(row->power[1][w] * o->b_power[2 * w + 1]));
     }
-    cannot =
-        ((top < TOP_LEAST) | (top > TOP_MOST)) & ~((top == 0) & (((i32x8)*c & 0x7fffffff) == 0));
-    top = __builtin_elementwise_max(top, top - top + TOP_LEAST);
-    scale = (f32x8)(((254 + fraction_bits) << 23) - top);
+    cannot = (top < POWER(-98)) | (top > POWER(120));
+    top = choose(cannot, all(POWER(0)), top);
+    scale = (f32x8)(POWER(fraction_bits) + POWER(0) - top);
     quantum = (f32x8)(top - (fraction_bits << 23));
     for (int w = from; w < to; w++) {
-        sum += truncated(o->a[i][w] * o->b[2 * w] * scale);
-        sum += truncated(o->a[i][8 + w] * o->b[2 * w + 1] * scale);
+        sum += truncated(row->a[0][w] * o->b[2 * w] * scale);
+        sum += truncated(row->a[1][w] * o->b[2 * w + 1] * scale);
     }
-    value =
-        __builtin_convertvector(sum, f64x8) + __builtin_convertvector(truncated(*c * scale), f64x8);
-    value *= __builtin_convertvector(quantum, f64x8);
-    value = (f64x8)((i64x8)value & ~(int64_t)0x1fffffff); /* 52 - 23 bits */
-    *c = __builtin_convertvector(value, f32x8);
+    value = __builtin_convertvector(sum, f64x8) +
+            __builtin_convertvector(truncated(*c * row->raise * scale), f64x8);
+    value *= __builtin_convertvector(quantum, f64x8) * (1 / (double)row->raise);
+    *c = narrowed(&value);
     return cannot;
+}
+
+/* All steps of row i. A factor above 2^20 is not raised: it could become infinite. */
+static inline i32x8 whole_row(const struct operands *o, struct steps steps, int i, f32x8 *c)
+{
+    int words = (int)steps.products / 2;
+    i32x8 largest = larger((i32x8)o->a_power[i][0], (i32x8)o->a_power[i][1]);
+    i32x8 cannot = largest > POWER(20), again = all(0);
+    f32x8 plain = *c;
+    struct row row;
+
+    if (any(largest == EXPONENT)) return all(-1);
+    if (!any(cannot)) {
+        raise_row(o, i, 0x1p100f, &row);
+        for (int w = 0; w < SIMT_MMA_K / 2; w += words)
+            cannot |= fused_row(o, &row, steps.fraction_bits, w, w + words, c);
+        if (!any(cannot)) return cannot;
+    } else {
+        cannot = all(-1);
+    }
+    raise_row(o, i, 1, &row);
+    for (int w = 0; w < SIMT_MMA_K / 2; w += words)
+        again |= fused_row(o, &row, steps.fraction_bits, w, w + words, &plain);
+    *c = (f32x8)choose(cannot, (i32x8)plain, (i32x8)*c);
+    return cannot & again;
 }
 
 /* The element in row i and column j the general way. */
@@ -296,20 +369,20 @@ static void multiply(uint32_t arch, float *d, const uint32_t a[SIMT_MMA_M][SIMT_
                      const uint32_t b[SIMT_MMA_K / 2][SIMT_MMA_N], const float *c)
 {
     struct steps steps = steps_of(arch);
-    int words = (int)steps.products / 2;
     struct operands o;
 
     take_apart(&o, a, b);
     for (int i = 0; i < SIMT_MMA_M; i++, c += SIMT_MMA_N, d += SIMT_MMA_N) {
         f32x8 before, after;
-        i32x8 cannot;
+        i32x8 cannot, nan;
 
         memcpy(&before, c, sizeof before);
         after = before;
-        cannot = o.special_column - o.special_row[i];
-        cannot |= ((i32x8)before & EXPONENT) == EXPONENT;
-        for (int w = 0; w < SIMT_MMA_K / 2; w += words)
-            cannot |= fused_row(&o, steps.fraction_bits, i, w, w + words, &after);
+        nan = o.nan_column | (((i32x8)before & MAGNITUDE) > EXPONENT);
+        cannot = whole_row(&o, steps, i, &after) | o.special_column |
+                 (((i32x8)before & EXPONENT) == EXPONENT);
+        after = (f32x8)choose(nan, all(MAGNITUDE), (i32x8)after);
+        cannot &= ~nan;
         memcpy(d, &after, sizeof after);
         if (!any(cannot)) continue;
         for (int j = 0; j < SIMT_MMA_N; j++)

@@ -471,10 +471,10 @@ Test(simt_mma, tile_at_the_ends_of_its_arithmetic)
 {
     static const struct {
         int a, b, c, spread;
-    } centres[] = {{78, 78, 29, 3},    {78, 78, 29, 14},   {64, 64, 10, 6},
-                   {60, 61, 0, 3},     {187, 187, 247, 3}, {187, 187, 127, 9},
-                   {2, 240, 110, 4},   {0, 155, 29, 3},    {127, 1, 1, 2},
-                   {127, 127, 127, 9}, {127, 127, 29, 60}, {127, 127, 127, 127}};
+    } centres[] = {{78, 78, 29, 3},    {78, 78, 29, 14},   {64, 64, 10, 6},    {60, 61, 0, 3},
+                   {187, 187, 247, 3}, {187, 187, 127, 9}, {2, 240, 110, 4},   {0, 155, 29, 3},
+                   {127, 1, 1, 2},     {127, 127, 127, 9}, {127, 127, 29, 60}, {127, 127, 127, 127},
+                   {54, 54, -1, 1}};
 
     for (int i = 0; i < 12000; i++) {
         int at = i % (int)(sizeof centres / sizeof *centres), spread = centres[at].spread;
@@ -489,10 +489,16 @@ Test(simt_mma, tile_at_the_ends_of_its_arithmetic)
         for (int m = 0; m < 16; m++)
             for (int k = 0; k < 5 && i % 3 == 0; k++) a[m][15 - k] = a[m][k] ^ 0x8000;
         for (int k = 0; k < 5 && i % 3 == 0; k++) memcpy(b[15 - k], b[k], sizeof b[k]);
+        if (i % 6 == 1) { /* a large factor of nothing */
+            for (int m = 0; m < 16; m++) a[m][3] = bf16(0x1p30);
+            memset(b[3], 0, sizeof b[3]);
+        }
         for (int m = 0; m < 16; m++)
             for (int n = 0; n < 8; n++)
-                c[m][n] = float_of(bits_of(widen(random_bf16(centres[at].c, spread))) |
-                                   (i % 4 ? (uint32_t)(draw() & 0xffff) : 0));
+                c[m][n] = centres[at].c < -999
+                              ? 0
+                              : float_of(bits_of(widen(random_bf16(centres[at].c, spread))) |
+                                         (i % 4 ? (uint32_t)(draw() & 0xffff) : 0));
         simt_mma_tile(arch, &d[0][0], &a[0][0], &b[0][0], &c[0][0]);
         for (int m = 0; m < 16; m++) {
             for (int n = 0; n < 8; n++) {
