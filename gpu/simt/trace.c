@@ -28,6 +28,10 @@
 
 enum access_kind { READ, WRITE, ATOMIC };
 
+/* Written out once for each width that the compiler calls for: in a trace build these checks are
+ * most of what a kernel does. */
+#define FOR_EACH_WIDTH inline __attribute__((always_inline))
+
 struct logged_block {
     uint32_t tag;
     struct simt_index index;
@@ -288,8 +292,8 @@ static void split(struct simt_cell *word, struct simt_cell bytes[4])
 
 /* The cells of a region: one for each word, then one for each byte, which count while the word is
  * split. A word is split when part of it is accessed, and made whole when all of it is written. */
-static inline void check_races(struct simt_cell *cells, uint64_t region_bytes, uint64_t at,
-                               const struct access *a)
+static FOR_EACH_WIDTH void check_races(struct simt_cell *cells, uint64_t region_bytes, uint64_t at,
+                                       const struct access *a)
 {
     struct simt_cell *byte_cells = cells + region_bytes / 4;
     uint64_t now = stamp(a->kind), end = at + a->bytes;
@@ -339,25 +343,27 @@ __attribute__((cold)) static void fail_unwritten(const uint8_t *written, uintptr
 }
 
 /* Whether n bytes are all 1. */
-static inline bool all_ones(const uint8_t *bytes, uint64_t n)
+static FOR_EACH_WIDTH bool all_ones(const uint8_t *bytes, uint64_t n)
 {
-    uint32_t word;
+    const uint64_t ones = 0x0101010101010101;
+    uint64_t a = ones, b = ones;
 
-    if (n != 4) return memchr(bytes, 0, n) == NULL;
-    memcpy(&word, bytes, 4);
-    return word == 0x01010101;
+    if (n > 16 || (n & (n - 1)) != 0) return memchr(bytes, 0, n) == NULL;
+    memcpy(&a, bytes, n < 8 ? n : 8);
+    if (n == 16) memcpy(&b, bytes + 8, 8);
+    return ((a ^ ones) | (b ^ ones)) == 0;
 }
 
 /* Reads need every byte written; writes make it so. */
-static inline void check_written(uint8_t *written, uintptr_t address, uint64_t bytes,
-                                 enum access_kind kind, uintptr_t site)
+static FOR_EACH_WIDTH void check_written(uint8_t *written, uintptr_t address, uint64_t bytes,
+                                         enum access_kind kind, uintptr_t site)
 {
     if (kind != WRITE && !all_ones(written, bytes)) fail_unwritten(written, address, site);
     if (kind == WRITE) memset(written, 1, bytes);
 }
 
-static inline void check_buffer(struct simt_buffer *buffer, uintptr_t address, uint64_t bytes,
-                                enum access_kind kind, uintptr_t site)
+static FOR_EACH_WIDTH void check_buffer(struct simt_buffer *buffer, uintptr_t address,
+                                        uint64_t bytes, enum access_kind kind, uintptr_t site)
 {
     uint64_t in_map = address - buffer->map;
     char place[200];
@@ -395,8 +401,8 @@ static void check_static_shared(uintptr_t address, uint64_t bytes, enum access_k
 
 /* Everything a kernel may touch: its stack, buffers, static shared memory, and unchecked the
  * module's own constants and device variables, and the registers. */
-static inline __attribute__((always_inline)) void check(uintptr_t address, uint64_t bytes,
-                                                        enum access_kind kind, uintptr_t site)
+static FOR_EACH_WIDTH void check(uintptr_t address, uint64_t bytes, enum access_kind kind,
+                                 uintptr_t site)
 {
     const struct gpu_module *module = simt_run.module;
     const struct simt_module_table *table;
@@ -440,8 +446,8 @@ __attribute__((cold)) static void fail_alignment(uintptr_t address, uint64_t byt
 
 /* The compiler calls these for accesses that promise their natural alignment, or at least 8 bytes;
  * for others, such as a packed structure's, it calls those with a size. */
-static inline void check_aligned(uintptr_t address, uint64_t bytes, enum access_kind kind,
-                                 uintptr_t site)
+static FOR_EACH_WIDTH void check_aligned(uintptr_t address, uint64_t bytes, enum access_kind kind,
+                                         uintptr_t site)
 {
     check(address, bytes, kind, site);
     if (address % (bytes < 8 ? bytes : 8) != 0 && simt_run.in_fiber)
