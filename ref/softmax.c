@@ -1,6 +1,8 @@
 #include "softmax.h"
 
 #include <float.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "bound.h"
 
@@ -29,7 +31,13 @@
  * bf16 weights, b = 2^-8: b*B if the sum of weights keeps f32 weights, else a perturbation by
  * another factor 1+-b: b/(1-b) * sum p'_j |v_j - o'|. The larger counts. */
 
-enum { CHANNELS = 64, KEYS = 64 }; /* tile of channels; keys an inner accumulator takes */
+/* Tile of channels; keys an inner accumulator takes; channels in a register's or two's lanes. */
+enum { CHANNELS = 64, KEYS = 64, LANES = 8 };
+
+typedef float floats __attribute__((vector_size(32)));
+typedef int32_t ints __attribute__((vector_size(32)));
+typedef double doubles __attribute__((vector_size(64)));
+typedef int64_t longs __attribute__((vector_size(64)));
 
 struct weights {
     const double *w, *wide, *part; /* w_j, w_j e^theta_j, w_j d_j */
@@ -132,37 +140,66 @@ static struct limits limit(const struct ref_softmax *row, const struct ref_error
     return out;
 }
 
+/* Eight channels of one key; 0 beyond the last. */
+static inline floats load(const float *v, size_t left)
+{
+    floats x = {0};
+    if (left >= LANES)
+        memcpy(&x, v, sizeof x);
+    else
+        for (size_t i = 0; i < left; i++) x[i] = v[i];
+    return x;
+}
+
+#define ABSOLUTE(x) ((doubles)((longs)(x)&INT64_MAX))
+
+static inline floats choose(ints mask, floats yes, floats no)
+{
+    return (floats)((mask & (ints)yes) | (~mask & (ints)no));
+}
+
+/* Eight channels at a time, so that their sums stay in registers over all keys of the block. */
 static void sum_block(const struct ref_softmax *row, const struct weights *weights, size_t channel,
                       size_t width, size_t from, size_t to, struct tile *tile)
 {
-    double sum[CHANNELS] = {0}, abs[CHANNELS] = {0};
-    for (size_t j = from; j < to; j++) {
-        const float *v = row->values + j * row->value_stride + channel;
-        double w = weights->w[j], wide = weights->wide[j];
-        for (size_t c = 0; c < width; c++) {
-            sum[c] += w * (double)v[c];
-            abs[c] += wide * fabs((double)v[c]);
-            tile->min[c] = v[c] < tile->min[c] ? v[c] : tile->min[c];
-            tile->max[c] = v[c] > tile->max[c] ? v[c] : tile->max[c];
+    for (size_t c = 0; c < width; c += LANES) {
+        const float *v = row->values + from * row->value_stride + channel + c;
+        doubles sum = {0}, abs = {0};
+        floats min, max;
+        memcpy(&min, tile->min + c, sizeof min);
+        memcpy(&max, tile->max + c, sizeof max);
+        for (size_t j = from; j < to; j++, v += row->value_stride) {
+            floats x = load(v, width - c);
+            doubles wide = __builtin_convertvector(x, doubles);
+            sum += weights->w[j] * wide;
+            abs += weights->wide[j] * ABSOLUTE(wide);
+            min = choose(x < min, x, min);
+            max = choose(x > max, x, max);
         }
-    }
-    for (size_t c = 0; c < width; c++) {
-        tile->sum[c] += sum[c];
-        tile->abs[c] += abs[c];
+        memcpy(tile->min + c, &min, sizeof min);
+        memcpy(tile->max + c, &max, sizeof max);
+        for (size_t i = 0; i < LANES; i++) {
+            tile->sum[c + i] += sum[i];
+            tile->abs[c + i] += abs[i];
+        }
     }
 }
 
 static void spread_block(const struct ref_softmax *row, const struct weights *weights,
                          size_t channel, size_t width, const double *centre, struct tile *tile)
 {
-    for (size_t j = 0; j < row->n; j++) {
-        const float *v = row->values + j * row->value_stride + channel;
-        double w = weights->w[j], part = weights->part[j];
-        for (size_t c = 0; c < width; c++) {
-            double distance = fabs((double)v[c] - centre[c]);
-            tile->spread[c] += w * distance;
-            tile->part[c] += part * distance;
+    for (size_t c = 0; c < width; c += LANES) {
+        const float *v = row->values + channel + c;
+        doubles spread = {0}, part = {0}, middle;
+        memcpy(&middle, centre + c, sizeof middle);
+        for (size_t j = 0; j < row->n; j++, v += row->value_stride) {
+            floats x = load(v, width - c);
+            doubles distance = ABSOLUTE(__builtin_convertvector(x, doubles) - middle);
+            spread += weights->w[j] * distance;
+            part += weights->part[j] * distance;
         }
+        memcpy(tile->spread + c, &spread, sizeof spread);
+        memcpy(tile->part + c, &part, sizeof part);
     }
 }
 
@@ -210,7 +247,7 @@ static void tile_rows(const struct ref_softmax *row, const struct ref_error_mode
                       double *value, double *bound)
 {
     size_t width = row->channels - channel < CHANNELS ? row->channels - channel : CHANNELS;
-    double max_error = max_of(row->score_error, row->n), centre[CHANNELS];
+    double max_error = max_of(row->score_error, row->n), centre[CHANNELS] = {0};
     struct tile tile = {0};
     for (size_t c = 0; c < width; c++) {
         tile.min[c] = INFINITY;
