@@ -32,6 +32,7 @@ LDFLAGS  := $(OPT) -rdynamic
 LDLIBS   := -lm -ldl -lpthread -lcjson
 
 REF_SRC     := $(filter-out ref/test_%.c,$(wildcard ref/*.c))
+PTX_SRC     := $(filter-out gpu/simt/ptx/main.c,$(wildcard gpu/simt/ptx/*.c))
 GPU_SRC     := $(filter-out gpu/test_%.c gpu/cuda/test_%.c gpu/simt/test_%.c,$(wildcard gpu/*.c gpu/simt/*.c gpu/cuda/*.c))
 TEST_SRC    := $(wildcard ref/test_*.c gpu/test_*.c gpu/*/test_*.c harness/*/test_*.c)
 HARNESS_SRC := $(filter-out $(TEST_SRC) harness/cli/main.c,$(wildcard harness/*/*.c))
@@ -72,7 +73,7 @@ check: deps ## run every test
 deps: ## install what the build needs and this machine lacks
 	$(Q)mk/deps.sh
 
-build: $(B)/attest simt cuda
+build: $(B)/attest build/simt-ptx simt cuda
 	$(Q)ln -sfn $(CONFIG)/attest build/attest
 
 config: ## what would be built and with what
@@ -100,7 +101,12 @@ $(B)/attest: $(LIB_OBJ) $(B)/obj/harness/cli/main.o
 	$(call say,LINK ,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS)
 
-$(B)/test_runner: $(LIB_OBJ) $(TEST_OBJ)
+# Inline PTX of foreign kernels to C++: the same program in every configuration.
+build/simt-ptx: $(wildcard gpu/simt/ptx/*.[ch])
+	$(call say,CC   ,$@)
+	$(Q)$(CC) -std=c17 -D_GNU_SOURCE -O2 $(WARN) $(filter %.c,$^) -o $@.$$$$ && mv $@.$$$$ $@
+
+$(B)/test_runner: $(LIB_OBJ) $(call obj,$(PTX_SRC)) $(TEST_OBJ) | build/simt-ptx
 	$(call say,LINK ,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ -o $@ $(LDLIBS) -lcriterion -lmpfr -lgmp
 
@@ -235,6 +241,7 @@ install: ## install for all users: make install PREFIX=/usr/local DESTDIR=
 	    $(HOME_DIR)/gpu/simt/include $(HOME_DIR)/kernels $(DESTDIR)$(PREFIX)/bin \
 	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install $(B)/attest $(HOME_DIR)/build/$(CONFIG)/
+	install build/simt-ptx $(HOME_DIR)/build/
 	install -m 644 $(SIMT_SO) $(HOME_DIR)/build/$(CONFIG)/simt/
 	for f in $(wildcard $(B)/cuda/*.fatbin); do \
 	    install -m 644 $$f $(HOME_DIR)/build/$(CONFIG)/cuda/ || exit 1; done
@@ -255,4 +262,5 @@ clean: ## remove everything built
 	rm -rf build
 
 -include $(LIB_OBJ:.o=.d) $(B)/obj/harness/cli/main.d $(TEST_OBJ:.o=.d) \
+    $(patsubst %.o,%.d,$(call obj,$(PTX_SRC))) \
     $(patsubst %.o,%.d,$(call obj,$(wildcard fuzz/*.c))) $(wildcard $(B)/simt/*.d $(B)/cuda/*.d)

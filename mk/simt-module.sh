@@ -1,29 +1,39 @@
 #!/bin/sh
 # Builds a CUDA source file as a module of the CPU backend.
 #
-#   mk/simt-module.sh [--trace] [--asan] [--fuzz] [--coverage] SRC.cu OUT.so
+#   mk/simt-module.sh [--trace] [--asan] [--fuzz] [--coverage] [--arch N] [--quiet] SRC.cu OUT.so
 #
 #   --trace   every load and store calls the runtime, which checks it
 #   --asan    AddressSanitizer and UndefinedBehaviorSanitizer, for hosts built with them
 #   --fuzz    coverage for fuzzing, for hosts with fuzz/coverage.c
 #   --coverage  clang's line coverage; keeps the source that it speaks of as OUT.so.cc
+#   --arch    __CUDA_ARCH__ is N (900); without it, undefined
+#   --quiet   errors only, no warnings
 #
 # Works from any directory. Compiler messages go to stderr as they are. Writes OUT.d for make.
+# Inline PTX becomes C++ by build/simt-ptx (make build), or by the program SIMT_PTX names.
 # CXX names the compiler (clang++ 14 or newer), ARCH the instruction set (x86-64-v3).
 set -eu
 
 usage() {
-    echo "usage: simt-module.sh [--trace] [--asan] [--fuzz] [--coverage] SRC.cu OUT.so" >&2
+    echo "usage: simt-module.sh [--trace] [--asan] [--fuzz] [--coverage] [--arch N] [--quiet]" \
+        "SRC.cu OUT.so" >&2
     exit 2
 }
 
-trace=0 asan=0 fuzz=0 coverage=0
+trace=0 asan=0 fuzz=0 coverage=0 arch='' quiet=0
 while [ $# -gt 0 ]; do
     case $1 in
     --trace) trace=1 ;;
     --asan) asan=1 ;;
     --fuzz) fuzz=1 ;;
     --coverage) coverage=1 ;;
+    --quiet) quiet=1 ;;
+    --arch)
+        case ${2-} in '' | *[!0-9]*) usage ;; esac
+        arch=$2
+        shift
+        ;;
     --) shift; break ;;
     -*) usage ;;
     *) break ;;
@@ -47,6 +57,9 @@ flags="$flags -fvisibility=hidden -fno-exceptions -fno-plt -ffile-prefix-map=$PW
 # Without tail calls a call into the runtime returns to the line that made it.
 flags="$flags -fno-optimize-sibling-calls"
 flags="$flags -Wno-unknown-attributes -Wno-pass-failed -DATTEST_SIMT=1"
+# Code for nvcc looks at values through pointers of other types.
+[ -z "$arch" ] || flags="$flags -D__CUDA_ARCH__=$arch -fno-strict-aliasing"
+[ $quiet = 0 ] || flags="$flags -w"
 link="-shared -Wl,-Bsymbolic"
 if [ $trace = 1 ]; then
     # AddressSanitizer's kernel flavour is only a source of callbacks here: it covers every access of
@@ -74,12 +87,30 @@ fi
 
 # What coverage speaks of stays, once the module is there.
 scratch=$rewritten
-trap 'rm -f ${scratch:+"$scratch"} "$out.ii" "$out.tmp"' EXIT
+trap 'rm -f ${scratch:+"$scratch"} "$out.ii" "$out.cxx.ii" "$out.tmp"' EXIT
 mkdir -p "$(dirname "$out")"
 
 # shellcheck disable=SC2086  # the flags are words
-$cxx -E -x c++ $flags -isystem "$simt/include" -I "$src_dir" -I "$root/kernels" \
-    -include cuda_runtime.h -MD -MP -MT "$out" -MF "${out%.so}.d" "$src" -o "$out.ii"
+preprocess() { # options
+    $cxx -E -x c++ $flags -isystem "$simt/include" -I "$src_dir" -I "$root/kernels" \
+        -include cuda_runtime.h "$@" -MD -MP -MT "$out" -MF "${out%.so}.d" "$src" -o "$out.ii"
+}
+
+# Whether asm occurs outside system headers.
+has_asm() {
+    awk '/^# [0-9]+ "/ { system_header = $0 ~ /" .*3/; next }
+         !system_header && /(^|[^A-Za-z0-9_])(asm|__asm|__asm__)([^A-Za-z0-9_]|$)/ { found = 1; exit }
+         END { exit !found }' "$out.ii"
+}
+
+preprocess
+if has_asm; then
+    ptx=${SIMT_PTX:-$root/build/simt-ptx}
+    [ -x "$ptx" ] || { echo "simt-module.sh: $src has inline PTX, and $ptx is not there" >&2; exit 2; }
+    preprocess -include simt_ptx.h
+    "$ptx" "$out.ii" >"$out.cxx.ii"
+    mv "$out.cxx.ii" "$out.ii"
+fi
 awk -v source="$src" -f "$simt/rewrite.awk" "$out.ii" >"$rewritten"
 # shellcheck disable=SC2086
 $cxx -x c++ $flags $link "$rewritten" -o "$out.tmp" -lm

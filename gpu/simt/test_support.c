@@ -19,7 +19,7 @@ static void build_module(const char *name, bool trace, char *path, size_t size)
     snprintf(command, sizeof command,
              "mkdir -p %s && flock %s/lock sh -ec '"
              "if [ ! -e %s ] || [ -n \"$(find gpu/simt/include gpu/simt/rewrite.awk "
-             "gpu/simt/testdata mk/simt-module.sh -newer %s)\" ]; then "
+             "gpu/simt/testdata mk/simt-module.sh build/simt-ptx -newer %s)\" ]; then "
              "mk/simt-module.sh %s " SIMT_TESTDATA "%s.cu %s; fi'",
              BUILD, BUILD, path, path, flags, name, path);
     cr_assert_eq(system(command), 0, "building %s", path);

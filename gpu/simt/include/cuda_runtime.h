@@ -58,6 +58,7 @@ extern const dim3 gridDim __asm__("simt_grid_dim");
 #define warpSize 32
 
 #include "simt_module.h"
+#include "simt_window.h"
 #include "simt_sync.h"
 #include "simt_atomic.h"
 #include "simt_int.h"

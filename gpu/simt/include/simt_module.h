@@ -4,6 +4,13 @@
 
 template <auto Kernel> struct simt_thunk;
 
+/* What a thread does before its kernel: a header may specialise it (simt_copy.h). */
+template <bool> struct simt_thread_hook {
+    SIMT_MEMBER __attribute__((always_inline)) static void begin()
+    {
+    }
+};
+
 /* A thunk passes a launch's argument values on; the parameter types come from the kernel itself. */
 template <class... Args, void (*Kernel)(Args...)> struct simt_thunk<Kernel> {
     static constexpr uint32_t bytes[sizeof...(Args) + 1] = {sizeof(Args)..., 0};
@@ -16,6 +23,7 @@ template <class... Args, void (*Kernel)(Args...)> struct simt_thunk<Kernel> {
     }
     __attribute__((no_sanitize("kernel-address", "address"))) static void run(void **args)
     {
+        simt_thread_hook<(sizeof(bytes) > 0)>::begin();
         call(args, std::index_sequence_for<Args...>{});
     }
     static constexpr simt_entry entry(const char *name)

@@ -165,13 +165,4 @@ SIMT_FN long long clock64(void)
 }
 #define __assume(condition) __builtin_assume(condition)
 
-SIMT_FN size_t __cvta_generic_to_shared(const void *pointer)
-{
-    return (size_t)(uintptr_t)pointer;
-}
-SIMT_FN size_t __cvta_generic_to_global(const void *pointer)
-{
-    return (size_t)(uintptr_t)pointer;
-}
-
 #endif
