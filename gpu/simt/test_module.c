@@ -153,6 +153,68 @@ Test(simt_module, passes_the_compilers_words_on)
     close_workspace(&w);
 }
 
+/* What is not modelled is an error where it stands, unless nothing can reach it. */
+Test(simt_module, names_the_ptx_that_is_not_modelled)
+{
+    struct workspace w;
+    char output[4096];
+
+    open_workspace(&w);
+    write_source(
+        &w, "ptx.cu",
+        "__device__ inline void unused() { asm volatile(\"wgmma.fence.sync.aligned;\"); }\n"
+        "extern \"C\" __global__ void k(int *out)\n"
+        "{\n"
+        "    int x;\n"
+        "    asm(\"{ .reg .b32 t;\\n\"\n"
+        "        \"mov.b32 t, 1;\\n\"\n"
+        "        \"foo.bar.u32 %0, t; }\" : \"=r\"(x));\n"
+        "    asm(\"add.s32 %0, %0;\" : \"+r\"(x));\n"
+        "    *out = x;\n"
+        "}\n");
+    cr_assert_neq(build(&w, "ptx.cu ptx.so", output, sizeof output), 0);
+    cr_expect(strstr(output, "ptx.cu:7:") != NULL, "%s", output);
+    cr_expect(strstr(output, ": error: PTX instruction 'foo.bar.u32' is not modelled on the CPU "
+                             "backend\n") != NULL,
+              "%s", output);
+    cr_expect(strstr(output, "ptx.cu:8:") != NULL, "%s", output);
+    cr_expect(strstr(output, ": error: PTX instruction 'add.s32' with these operands is not "
+                             "modelled on the CPU backend\n") != NULL,
+              "%s", output);
+    cr_expect(strstr(output, "wgmma") == NULL, "%s", output);
+    close_workspace(&w);
+}
+
+/* --arch defines __CUDA_ARCH__; --quiet leaves warnings out, and nothing else. */
+Test(simt_module, sources_from_elsewhere)
+{
+    struct workspace w;
+    char output[4096];
+
+    open_workspace(&w);
+    write_source(&w, "arch.cu",
+                 "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800\n"
+                 "#error too old\n"
+                 "#endif\n"
+                 "extern \"C\" __global__ void k(int *out) { *out = 1; }\n");
+    cr_assert_neq(build(&w, "arch.cu arch.so", output, sizeof output), 0);
+    cr_expect(strstr(output, "too old") != NULL, "%s", output);
+    cr_assert_neq(build(&w, "--arch 750 arch.cu arch.so", output, sizeof output), 0);
+    cr_assert_eq(build(&w, "--arch 900 --quiet arch.cu arch.so", output, sizeof output), 0, "%s",
+                 output);
+    cr_expect_str_eq(output, "");
+    write_source(&w, "arch.cu",
+                 "#warning look here\nextern \"C\" __global__ void k(int *out) { }\n");
+    cr_assert_eq(build(&w, "--arch 900 arch.cu arch.so", output, sizeof output), 0, "%s", output);
+    cr_expect(strstr(output, "look here") != NULL, "%s", output);
+    cr_assert_eq(build(&w, "--arch 900 --quiet arch.cu arch.so", output, sizeof output), 0, "%s",
+                 output);
+    cr_expect_str_eq(output, "");
+    cr_assert_neq(build(&w, "--arch x arch.cu arch.so", output, sizeof output), 0);
+    cr_expect(strstr(output, "usage:") != NULL, "%s", output);
+    close_workspace(&w);
+}
+
 /* Coverage needs the rewritten source that it speaks of, and counters that outlive the worker. */
 Test(simt_module, coverage_keeps_its_source_and_has_counters)
 {

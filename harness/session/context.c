@@ -47,8 +47,10 @@ bool session_ops(const struct options *o, const struct op **ops, uint32_t *n_ops
             if (!is_chosen(op, ops, *n_ops)) ops[(*n_ops)++] = op;
         }
         if (!named) {
-            fprintf(stderr, "attest: '%s' is no operation and no family; `attest list --ops` shows "
-                            "them\n", o->words[w]);
+            fprintf(stderr,
+                    "attest: '%s' is no operation and no family; `attest list --ops` shows "
+                    "them\n",
+                    o->words[w]);
             return false;
         }
     }
@@ -65,14 +67,16 @@ static bool module_script(char *path, size_t size)
            (size_t)snprintf(path, size, "%s/../../mk/simt-module.sh", dir) < size;
 }
 
-static bool compile(const char *script, const char *flag, const char *source, const char *target)
+/* A source from elsewhere is written for a device: __CUDA_ARCH__ is that of sm_90. The traced
+ * module is the second of two, and what the compiler warns of has been said by then. */
+static bool compile(const char *script, bool trace, const char *source, const char *target)
 {
+    const char *args[] = {script, "--arch", "900", "--trace", "--quiet", source, target, NULL};
+    if (!trace) memmove(args + 3, args + 5, 3 * sizeof *args);
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        if (flag) execl(script, script, flag, source, target, (char *)NULL);
-        else
-            execl(script, script, source, target, (char *)NULL);
+        execv(script, (char *const *)args);
         fprintf(stderr, "attest: cannot run %s: %s\n", script, strerror(errno));
         _exit(127);
     }
@@ -128,8 +132,8 @@ static bool compile_source(const struct options *o, struct verify_context *x)
         fprintf(stderr, "attest: no place to compile %s: %s\n", o->source, strerror(errno));
         return false;
     }
-    if (!compile(script, NULL, o->source, plain) ||
-        (!o->no_trace && !compile(script, "--trace", o->source, traced))) {
+    if (!compile(script, false, o->source, plain) ||
+        (!o->no_trace && !compile(script, true, o->source, traced))) {
         fprintf(stderr, "attest: %s did not compile for the CPU backend\n", o->source);
         return false;
     }

@@ -46,6 +46,19 @@ SIMT_FN __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 v, __nv_saturation_
     return (__nv_fp8x2_storage_t)(__nv_cvt_float_to_fp8(v.x, saturate, format) |
                                   __nv_cvt_float_to_fp8(v.y, saturate, format) << 8);
 }
+SIMT_FN __nv_fp8x2_storage_t __nv_cvt_halfraw2_to_fp8x2(__half2_raw x, __nv_saturation_t saturate,
+                                                        __nv_fp8_interpretation_t format)
+{
+    return (__nv_fp8x2_storage_t)(__nv_cvt_halfraw_to_fp8({x.x}, saturate, format) |
+                                  __nv_cvt_halfraw_to_fp8({x.y}, saturate, format) << 8);
+}
+SIMT_FN __nv_fp8x2_storage_t __nv_cvt_bfloat16raw2_to_fp8x2(__nv_bfloat162_raw x,
+                                                            __nv_saturation_t saturate,
+                                                            __nv_fp8_interpretation_t format)
+{
+    return (__nv_fp8x2_storage_t)(__nv_cvt_bfloat16raw_to_fp8({x.x}, saturate, format) |
+                                  __nv_cvt_bfloat16raw_to_fp8({x.y}, saturate, format) << 8);
+}
 
 /* Every e4m3 value is a half: significands of 3 bits, exponents -9 to 8. e5m2 is half's upper byte.
  */
@@ -126,6 +139,14 @@ SIMT_FN float simt_e5m2_to_float(__nv_fp8_storage_t x)
             : __x(__nv_cvt_float2_to_fp8x2(v, __NV_SATFINITE, format))                            \
         {                                                                                         \
         }                                                                                         \
+        SIMT_MEMBER explicit __nv_fp8x2_##suffix(__half2 v)                                       \
+            : __x(__nv_cvt_halfraw2_to_fp8x2(v, __NV_SATFINITE, format))                          \
+        {                                                                                         \
+        }                                                                                         \
+        SIMT_MEMBER explicit __nv_fp8x2_##suffix(__nv_bfloat162 v)                                \
+            : __x(__nv_cvt_bfloat16raw2_to_fp8x2(v, __NV_SATFINITE, format))                      \
+        {                                                                                         \
+        }                                                                                         \
         SIMT_MEMBER explicit operator float2() const                                              \
         {                                                                                         \
             return {to_float((__nv_fp8_storage_t)__x), to_float((__nv_fp8_storage_t)(__x >> 8))}; \
@@ -141,6 +162,11 @@ SIMT_FN float simt_e5m2_to_float(__nv_fp8_storage_t x)
         SIMT_MEMBER explicit __nv_fp8x4_##suffix(float4 v)                                        \
             : __x(__nv_cvt_float2_to_fp8x2({v.x, v.y}, __NV_SATFINITE, format) |                  \
                   (unsigned)__nv_cvt_float2_to_fp8x2({v.z, v.w}, __NV_SATFINITE, format) << 16)   \
+        {                                                                                         \
+        }                                                                                         \
+        SIMT_MEMBER explicit __nv_fp8x4_##suffix(__half2 low, __half2 high)                       \
+            : __x(__nv_cvt_halfraw2_to_fp8x2(low, __NV_SATFINITE, format) |                       \
+                  (unsigned)__nv_cvt_halfraw2_to_fp8x2(high, __NV_SATFINITE, format) << 16)       \
         {                                                                                         \
         }                                                                                         \
         SIMT_MEMBER explicit operator float4() const                                              \

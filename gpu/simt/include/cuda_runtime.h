@@ -1,6 +1,6 @@
 /* CUDA's language on the CPU: what a .cu file expects to find without including anything.
- * Included first into every module by mk/simt-module.sh. __CUDA_ARCH__ stays undefined; kernels
- * that need to know test ATTEST_SIMT. */
+ * Included first into every module by mk/simt-module.sh. __CUDA_ARCH__ is defined for sources from
+ * elsewhere only (--arch); the project's kernels test ATTEST_SIMT. */
 #ifndef ATTEST_SIMT_CUDA_RUNTIME_H
 #define ATTEST_SIMT_CUDA_RUNTIME_H
 
@@ -22,6 +22,9 @@
 
 #define SIMT_MODULE 1
 #include "simt_abi.h"
+
+/* A kernel's output goes to standard error, and says whose it is. */
+#define printf(...) simt_printf(__VA_ARGS__)
 
 #undef assert
 #define assert(expression) ((expression) ? (void)0 : simt_assert(#expression, __FILE__, __LINE__))
@@ -58,6 +61,7 @@ extern const dim3 gridDim __asm__("simt_grid_dim");
 #define warpSize 32
 
 #include "simt_module.h"
+#include "simt_print.h"
 #include "simt_window.h"
 #include "simt_sync.h"
 #include "simt_atomic.h"

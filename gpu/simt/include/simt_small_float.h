@@ -74,6 +74,8 @@ SIMT_FN double simt_fma_to_odd(double a, double b, double c)
     SIMT_FN T hrsqrt(T a) { return T(1.0 / __builtin_sqrt((double)(float)a)); }                    \
     SIMT_FN T hexp(T a) { return T(exp((double)(float)a)); }                                       \
     SIMT_FN T hlog(T a) { return T(log((double)(float)a)); }                                       \
+    SIMT_FN T hexp2(T a) { return T(exp2((double)(float)a)); }                                     \
+    SIMT_FN T hlog2(T a) { return T(log2((double)(float)a)); }                                     \
     SIMT_FN bool __heq(T a, T b) { return (float)a == (float)b; }                                  \
     SIMT_FN bool __hne(T a, T b) { return (float)a < (float)b || (float)a > (float)b; }            \
     SIMT_FN bool __hlt(T a, T b) { return (float)a < (float)b; }                                   \
@@ -99,6 +101,14 @@ SIMT_FN double simt_fma_to_odd(double a, double b, double c)
     {                                                                                              \
         return T2(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));                                   \
     }                                                                                              \
+    SIMT_FN T2 h2exp(T2 a) { return T2(hexp(a.x), hexp(a.y)); }                                    \
+    SIMT_FN T2 h2exp2(T2 a) { return T2(hexp2(a.x), hexp2(a.y)); }                                 \
+    SIMT_FN T2 h2rcp(T2 a) { return T2(hrcp(a.x), hrcp(a.y)); }                                    \
+    SIMT_FN T2 h2sqrt(T2 a) { return T2(hsqrt(a.x), hsqrt(a.y)); }                                 \
+    SIMT_FN T2 h2rsqrt(T2 a) { return T2(hrsqrt(a.x), hrsqrt(a.y)); }                              \
+    SIMT_FN T2 &operator+=(T2 &a, T2 b) { return a = __hadd2(a, b); }                              \
+    SIMT_FN T2 &operator-=(T2 &a, T2 b) { return a = __hsub2(a, b); }                              \
+    SIMT_FN T2 &operator*=(T2 &a, T2 b) { return a = __hmul2(a, b); }                              \
     SIMT_FN T2 operator+(T2 a, T2 b) { return __hadd2(a, b); }                                     \
     SIMT_FN T2 operator-(T2 a, T2 b) { return __hsub2(a, b); }                                     \
     SIMT_FN T2 operator*(T2 a, T2 b) { return __hmul2(a, b); }                                     \

@@ -252,23 +252,31 @@ static bool read_arg(struct ptx_parser *p, struct ptx_arg *arg)
     return true;
 }
 
-/* .reg .b32 a, b<4>; */
-static bool read_declaration(struct ptx_parser *p)
+/* The C++ type of a register, or NULL for a type that is not modelled. */
+static const char *register_type(const char *type)
 {
     static const struct {
         const char *type, *cxx;
-    } types[] = {{"pred", "bool"},      {"8", "uint8_t"},   {"16", "uint16_t"},
-                 {"32", "uint32_t"},    {"64", "uint64_t"}, {"f16x2", "uint32_t"},
-                 {"bf16x2", "uint32_t"}};
-    const char *cxx = NULL;
+    } types[] = {{"8", "uint8_t"}, {"16", "uint16_t"}, {"32", "uint32_t"}, {"64", "uint64_t"}};
+
+    if (strcmp(type, ".pred") == 0) return "bool";
+    if (strcmp(type, ".f16x2") == 0 || strcmp(type, ".bf16x2") == 0) return "uint32_t";
+    if (strcmp(type, ".bf16") == 0) return "uint16_t";
+    if (type[0] != '.' || !type[1] || !strchr("busf", type[1])) return NULL;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].type, type + 2) == 0) return types[i].cxx;
+    return NULL;
+}
+
+/* .reg .b32 a, b<4>; */
+static bool read_declaration(struct ptx_parser *p)
+{
+    const char *cxx;
     char type[64];
 
     read_name(p, ".", type, sizeof type);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        size_t n = strlen(types[i].type), m = strlen(type);
-        if (m >= n && strcmp(type + m - n, types[i].type) == 0) cxx = types[i].cxx;
-    }
-    if (!cxx || strstr(type, ".v")) {
+    cxx = register_type(type);
+    if (!cxx) {
         ptx_error(p, line_here(p), "registers of the type %s are not modelled on the CPU backend",
                   type);
         return false;

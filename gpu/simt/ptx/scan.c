@@ -281,7 +281,15 @@ static bool translate(struct scanner *s)
     return true;
 }
 
-/* Copies a word; asm that begins a statement is translated. `int x asm("name")` names a symbol. */
+/* The quote in 1'000. */
+static bool separator_ahead(const struct scanner *s, size_t begin)
+{
+    return peek(s) == '\'' && isdigit((unsigned char)s->text[begin]) && s->at + 1 < s->size &&
+           isalnum((unsigned char)s->text[s->at + 1]);
+}
+
+/* Copies a word or a number; asm that begins a statement is translated. `int x asm("name")` names a
+ * symbol. */
 static void scan_word(struct scanner *s)
 {
     static const char *const words[] = {"asm", "__asm__", "__asm", NULL};
@@ -298,7 +306,7 @@ static void scan_word(struct scanner *s)
     }
     s->last_begins_statement = take_word(s, before_statement);
     s->at = begin;
-    while (s->at < s->size && is_word(peek(s))) s->at++;
+    while (s->at < s->size && (is_word(peek(s)) || separator_ahead(s, begin))) s->at++;
     fwrite(s->text + begin, 1, s->at - begin, s->out);
     s->last_is_word = true;
 }
@@ -311,10 +319,8 @@ static void step_over(struct scanner *s)
 
     if (raw_string_ahead(s))
         read_raw_string(s, &ignored);
-    else if (c == '"')
+    else if (c == '"' || c == '\'')
         s->at = literal_end(s);
-    else if (c == '\'' && !s->last_is_word)
-        s->at = literal_end(s); /* 1'000 is a number */
     else
         step(s);
     free_statement(&ignored);

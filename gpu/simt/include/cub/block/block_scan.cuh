@@ -1,0 +1,1 @@
+#error "CUB is not modelled on the CPU backend"
