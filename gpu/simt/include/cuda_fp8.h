@@ -68,9 +68,12 @@ SIMT_FN __half_raw __nv_cvt_fp8_to_halfraw(__nv_fp8_storage_t x, __nv_fp8_interp
         bool nan = (x & 0x7f) > 0x7c;
         return {(unsigned short)(nan ? 0x7fff : x << 8)};
     }
-    if ((x & 0x7f) == 0x7f) return {0x7fff};
-    float scaled = simt_bits<float>((unsigned)(x & 0x7f) << 20) * 0x1p120f;
-    return {(unsigned short)(__half(scaled).__x | (x & 0x80) << 8)};
+    constexpr unsigned short subnormals[8] = {0,      0x1800, 0x1c00, 0x1e00,
+                                              0x2000, 0x2100, 0x2200, 0x2300};
+    unsigned code = x & 0x7f;
+    if (code == 0x7f) return {0x7fff};
+    unsigned magnitude = code < 8 ? subnormals[code] : (code << 7) + 0x2000;
+    return {(unsigned short)(magnitude | (x & 0x80) << 8)};
 }
 SIMT_FN __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x,
                                                __nv_fp8_interpretation_t format)

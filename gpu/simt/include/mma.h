@@ -1,6 +1,6 @@
-/* nvcuda::wmma for the shape and types that the tensor-core model knows: 16x16x16, bf16 operands, f32
- * accumulators, as two m16n8k16 instructions (mma_model.h). Which element of a matrix sits where in
- * a fragment is not documented for a device; here it is as in those instructions. */
+/* nvcuda::wmma for the shape and types that the tensor-core model knows: 16x16x16, bf16 operands,
+ * f32 accumulators, as two m16n8k16 instructions (mma_model.h). Which element of a matrix sits
+ * where in a fragment is not documented for a device; here it is as in those instructions. */
 #ifndef ATTEST_SIMT_WMMA_H
 #define ATTEST_SIMT_WMMA_H
 

@@ -7,41 +7,21 @@
 #ifndef ATTEST_SIMT_COPY_H
 #define ATTEST_SIMT_COPY_H
 
-#include <cuda_runtime.h>
+#include "simt_thread.h"
 
-struct simt_copy {
-    void *to;
-    unsigned bytes, batch;
-    unsigned char data[16];
-};
-/* A thread's copies that have not arrived, [first, n), and how many batches it has closed. */
-struct simt_copies {
-    simt_copy *list;
-    unsigned first, n, capacity, closed;
-};
-static simt_copies simt_pending_copies[SIMT_MAX_BLOCK];
-
-/* The queue is no memory of the kernel's: its accesses are not checked. */
-#ifdef SIMT_TRACE
-#define SIMT_UNCHECKED static __attribute__((noinline, nodebug, no_sanitize("kernel-address")))
-#else
-#define SIMT_UNCHECKED static __attribute__((noinline, nodebug))
-#endif
-
-SIMT_FN simt_copies *simt_my_copies(void)
+SIMT_FN simt_thread_state *simt_my_copies(void)
 {
-    return &simt_pending_copies[(threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x +
-                                threadIdx.x];
+    return &simt_states[simt_thread_number()];
 }
 SIMT_UNCHECKED void simt_copy_push(void *to, uint64_t low, uint64_t high, unsigned bytes)
 {
-    simt_copies *mine = simt_my_copies();
+    simt_thread_state *mine = simt_my_copies();
     if (mine->n == mine->capacity) {
         mine->capacity = mine->capacity ? 2 * mine->capacity : 16;
-        mine->list = (simt_copy *)realloc(mine->list, mine->capacity * sizeof *mine->list);
-        if (!mine->list) abort();
+        mine->copies = (simt_copy *)realloc(mine->copies, mine->capacity * sizeof *mine->copies);
+        if (!mine->copies) abort();
     }
-    simt_copy *copy = &mine->list[mine->n++];
+    simt_copy *copy = &mine->copies[mine->n++];
     copy->to = to;
     copy->bytes = bytes;
     copy->batch = mine->closed;
@@ -52,12 +32,12 @@ SIMT_UNCHECKED void simt_copy_push(void *to, uint64_t low, uint64_t high, unsign
  * is none. */
 SIMT_UNCHECKED const simt_copy *simt_copy_pop(unsigned pending)
 {
-    simt_copies *mine = simt_my_copies();
+    simt_thread_state *mine = simt_my_copies();
     if (mine->first == mine->n) {
         mine->first = mine->n = 0;
         return NULL;
     }
-    simt_copy *copy = &mine->list[mine->first];
+    simt_copy *copy = &mine->copies[mine->first];
     if (copy->batch >= mine->closed || mine->closed - copy->batch <= pending) return NULL;
     mine->first++;
     return copy;
@@ -78,19 +58,6 @@ SIMT_UNCHECKED void simt_copy_commit(void)
 {
     simt_my_copies()->closed++;
 }
-SIMT_UNCHECKED void simt_copy_forget(void)
-{
-    simt_copies *mine = simt_my_copies();
-    mine->first = mine->n = mine->closed = 0;
-}
-/* What an earlier thread of this number left behind is of no concern to this one. */
-template <> struct simt_thread_hook<true> {
-    SIMT_MEMBER static void begin()
-    {
-        simt_copy_forget();
-    }
-};
-
 SIMT_FN void simt_copy_store(void *to, uint64_t low, uint64_t high, unsigned bytes)
 {
     if (bytes == 4)

@@ -7,8 +7,9 @@
 #define SIMT_PRINT_BYTES 1024 /* a longer text is cut */
 
 /* One write a call, so that those of several worker processes do not mix. */
-__attribute__((noinline, nodebug, no_sanitize("kernel-address"), format(printf, 1, 2), unused))
-static int simt_printf(const char *format, ...)
+__attribute__((noinline, nodebug, no_sanitize("kernel-address"), format(printf, 1, 2),
+               unused)) static int
+simt_printf(const char *format, ...)
 {
     char text[SIMT_PRINT_BYTES];
     va_list list;

@@ -105,6 +105,7 @@ template <class D, class S, mod Relu> SIMT_FN D cvt_half_to_fp8(S a)
 template <class D, class S, mod Relu> SIMT_FN D cvt_from_fp8(S a)
 {
     D both = (D)a;
+    if constexpr (Relu == m_none) return both;
     return D(decltype(D::x)(rectified<Relu>((float)both.x)),
              decltype(D::x)(rectified<Relu>((float)both.y)));
 }

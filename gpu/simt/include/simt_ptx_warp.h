@@ -8,41 +8,40 @@ namespace simt_ptx
 constexpr unsigned whole_warp = 0xffffffffu;
 
 /* The row of an 8x8 matrix of 16-bit elements that a lane named. */
-SIMT_FN const uint16_t *matrix_row(uint64_t address, unsigned lane)
+SIMT_FN uint16_t *matrix_row(unsigned lane)
 {
-    void *mine = pointer_to<m_shared>(address);
-    uintptr_t row = (uintptr_t)__shfl_sync(whole_warp, (uint64_t)(uintptr_t)mine, (int)lane);
+    uintptr_t row = (uintptr_t)simt_given_by(lane);
     if (row % 16 != 0)
         simt_assert("a matrix row has an address that is a multiple of 16", __FILE__, __LINE__);
-    return (const uint16_t *)row;
+    return (uint16_t *)row;
 }
 /* Lane i names row i % 8 of matrix i / 8. It gets elements 2(i % 4) and the next of row i / 4, or
  * with .trans of column i / 4. */
 template <mod Trans, int N> SIMT_FN vec<unsigned, N> ldmatrix(uint64_t address)
 {
     vec<unsigned, N> result;
+    unsigned pair = simt_lane % 4, other = simt_lane / 4;
+    simt_exchange(pointer_to<m_shared>(address));
     for (unsigned m = 0; m < N; m++) {
-        unsigned pair = simt_lane % 4, other = simt_lane / 4;
         if constexpr (Trans == m_trans) {
-            unsigned first = matrix_row(address, 8 * m + 2 * pair)[other];
-            result.x[m] = first | (unsigned)matrix_row(address, 8 * m + 2 * pair + 1)[other] << 16;
+            unsigned first = matrix_row(8 * m + 2 * pair)[other];
+            result.x[m] = first | (unsigned)matrix_row(8 * m + 2 * pair + 1)[other] << 16;
         } else {
-            result.x[m] = ((const unsigned *)matrix_row(address, 8 * m + other))[pair];
+            result.x[m] = ((const unsigned *)matrix_row(8 * m + other))[pair];
         }
     }
     return result;
 }
 template <mod Trans, int N> SIMT_FN void stmatrix(uint64_t address, vec<unsigned, N> value)
 {
+    unsigned pair = simt_lane % 4, other = simt_lane / 4;
+    simt_exchange(pointer_to<m_shared>(address));
     for (unsigned m = 0; m < N; m++) {
-        unsigned pair = simt_lane % 4, other = simt_lane / 4;
         if constexpr (Trans == m_trans) {
-            uint16_t *first = (uint16_t *)matrix_row(address, 8 * m + 2 * pair);
-            uint16_t *second = (uint16_t *)matrix_row(address, 8 * m + 2 * pair + 1);
-            first[other] = (uint16_t)value.x[m];
-            second[other] = (uint16_t)(value.x[m] >> 16);
+            matrix_row(8 * m + 2 * pair)[other] = (uint16_t)value.x[m];
+            matrix_row(8 * m + 2 * pair + 1)[other] = (uint16_t)(value.x[m] >> 16);
         } else {
-            ((unsigned *)matrix_row(address, 8 * m + other))[pair] = value.x[m];
+            ((unsigned *)matrix_row(8 * m + other))[pair] = value.x[m];
         }
     }
 }

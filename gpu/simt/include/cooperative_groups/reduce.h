@@ -8,12 +8,12 @@
 namespace cooperative_groups
 {
 
-#define SIMT_GROUP_OPERATION(name, expression)           \
-    template <class T> struct name {                     \
-        SIMT_MEMBER T operator()(T a, T b) const         \
-        {                                                \
-            return expression;                           \
-        }                                                \
+#define SIMT_GROUP_OPERATION(name, expression)   \
+    template <class T> struct name {             \
+        SIMT_MEMBER T operator()(T a, T b) const \
+        {                                        \
+            return expression;                   \
+        }                                        \
     };
 SIMT_GROUP_OPERATION(plus, a + b)
 SIMT_GROUP_OPERATION(less, b < a ? b : a)
