@@ -1,7 +1,8 @@
 /* Turns the inline PTX of a preprocessed CUDA source into C++ for the CPU backend.
  *
- * scan.c finds the asm statements and takes them apart, parse.c cuts a template into instructions,
- * rules.c knows which instructions are modelled, emit.c writes the calls of include/simt_ptx.h. */
+ * scan.c finds the asm statements and takes them apart, statement.c passes their operands in and
+ * out, parse.c cuts a template into instructions, rules.c knows which ones are modelled, emit.c
+ * writes the calls of include/simt_ptx.h. */
 #ifndef ATTEST_SIMT_PTX_H
 #define ATTEST_SIMT_PTX_H
 
@@ -88,8 +89,10 @@ void ptx_parse_template(struct ptx_parser *parser);
 void ptx_error(struct ptx_parser *parser, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* emit.c */
+/* statement.c */
 void ptx_emit_statement(struct ptx_asm *statement, FILE *out, FILE *errors, int *n_errors);
+
+/* emit.c */
 void ptx_emit_instruction(struct ptx_parser *parser, const struct ptx_instruction *instruction);
 
 /* rules.c. One way to write an instruction: see there. */
