@@ -12,8 +12,14 @@
 #include "ref/dsa.h"
 #include "ref/qsa.h"
 
-struct golden_dsa {
+/* The file, and buffers built while loading. */
+struct golden_owned {
     struct st_file *file;
+    void *buffers[8];
+    uint32_t n_buffers;
+};
+
+struct golden_dsa {
     /* Ready to run, except for what an earlier step computes: topk.scores, expand.selected and
      * expand.valid_cand are NULL. The scores' pool keys and indices are the expected ones. P counts
      * the complete pools, as the file does. */
@@ -30,7 +36,7 @@ struct golden_dsa {
     const int32_t *topk_indices;    /* [Q, width] */
     const double *attn_f64;         /* [num_seqs, num_q_heads, kv_lora_rank] or NULL */
     const uint8_t *latent;          /* e4m3 [S, kv_lora_rank], unpaged, or NULL */
-    void *owned[8];                 /* buffers built while loading */
+    struct golden_owned owned;
 };
 
 /* False, with the reason, if the file breaks a rule of safetensors.h or of this layout. Everything
@@ -39,7 +45,6 @@ bool golden_dsa_open(const char *path, struct golden_dsa *out, char *error, size
 void golden_dsa_close(struct golden_dsa *golden);
 
 struct golden_qsa {
-    struct st_file *file;
     struct ref_qsa_block_pool pool;  /* every complete block */
     uint32_t rows, blocks, topk;     /* probe rows, complete blocks of S, budget / ratio */
     const int32_t *row_pos;          /* [rows] position of each probe row */
@@ -55,7 +60,7 @@ struct golden_qsa {
     struct ref_qsa_qprep_rows qprep; /* row 0 of each; use the functions below */
     struct ref_qsa_score_rows score;
     struct ref_qsa_prefill_attn attn;
-    void *owned[6];
+    struct golden_owned owned;
 };
 
 bool golden_qsa_open(const char *path, struct golden_qsa *out, char *error, size_t error_size);

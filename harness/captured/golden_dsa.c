@@ -1,5 +1,4 @@
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "harness/base/error_text.h"
@@ -61,6 +60,8 @@ static void load_compress(struct golden_load *load, const struct geometry *n,
         .KP = n->KP,
         .block_size = n->block_size,
         .first_key = (int32_t)n->left};
+    out->pools = n->P;
+    out->head_dim = n->D;
     out->pool_keys = golden_need(load, "expect.pool_keys", ST_F32, ST_SHAPE(n->P, n->D));
     out->pool_indices = golden_need(load, "expect.pool_indices", ST_I32, ST_SHAPE(n->P, n->KP));
     out->pool_valid = golden_need(load, "expect.pool_valid", ST_U8, ST_SHAPE(n->P));
@@ -103,6 +104,7 @@ static void load_selection(struct golden_load *load, const struct geometry *n,
         .index_topk = n->index_topk,
         .first_key = (int32_t)n->left,
         .always_tail = n->tail};
+    out->rows = n->Q;
     out->scores_f64 = golden_need(load, "expect.scores_f64", ST_F64, ST_SHAPE(n->Q, n->P));
     out->topk_indices = golden_need(load, "expect.topk_indices", ST_I32, ST_SHAPE(n->Q, n->width));
 }
@@ -162,28 +164,17 @@ bool golden_dsa_open(const char *path, struct golden_dsa *out, char *error, size
 {
     struct geometry n = {0};
     *out = (struct golden_dsa){0};
-    if (!st_open(path, &out->file, error, error_size)) return false;
-    struct golden_load load = {.file = out->file,
-                               .owned = out->owned,
-                               .owned_size = sizeof out->owned / sizeof *out->owned,
-                               .error = error,
-                               .error_size = error_size,
-                               .ok = true};
-    read_geometry(&load, &n);
+    struct golden_load load = golden_load_open(path, &out->owned, error, error_size);
+    if (load.ok) read_geometry(&load, &n);
     if (load.ok) load_compress(&load, &n, out);
     if (load.ok) load_selection(&load, &n, out);
     if (load.ok && n.q_heads > 0) load_decode(&load, &n, out);
-    out->rows = n.Q;
-    out->pools = n.P;
-    out->head_dim = n.D;
     if (!load.ok) golden_dsa_close(out);
     return load.ok;
 }
 
 void golden_dsa_close(struct golden_dsa *golden)
 {
-    for (size_t i = 0; i < sizeof golden->owned / sizeof *golden->owned; i++)
-        free(golden->owned[i]);
-    st_close(golden->file);
+    golden_load_close(&golden->owned);
     *golden = (struct golden_dsa){0};
 }

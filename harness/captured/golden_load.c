@@ -5,6 +5,22 @@
 
 #include "harness/base/error_text.h"
 
+struct golden_load golden_load_open(const char *path, struct golden_owned *owned, char *error,
+                                    size_t error_size)
+{
+    struct golden_load load = {.owned = owned, .error = error, .error_size = error_size};
+    load.ok = st_open(path, &owned->file, error, error_size);
+    load.file = owned->file;
+    return load;
+}
+
+void golden_load_close(struct golden_owned *owned)
+{
+    for (uint32_t i = 0; i < owned->n_buffers; i++) free(owned->buffers[i]);
+    st_close(owned->file);
+    *owned = (struct golden_owned){0};
+}
+
 const void *golden_need(struct golden_load *load, const char *name, enum st_dtype dtype,
                         uint32_t rank, const uint64_t *shape)
 {
@@ -51,8 +67,11 @@ bool golden_check(struct golden_load *load, bool right, const char *what)
 void *golden_alloc(struct golden_load *load, uint64_t count, size_t size)
 {
     if (!load->ok) return NULL;
-    void *buffer = load->n_owned < load->owned_size ? calloc(count ? count : 1, size) : NULL;
-    if (golden_check(load, buffer != NULL, "out of memory")) load->owned[load->n_owned++] = buffer;
+    struct golden_owned *owned = load->owned;
+    bool room = owned->n_buffers < sizeof owned->buffers / sizeof *owned->buffers;
+    void *buffer = room ? calloc(count ? count : 1, size) : NULL;
+    if (golden_check(load, buffer != NULL, "out of memory"))
+        owned->buffers[owned->n_buffers++] = buffer;
     return buffer;
 }
 

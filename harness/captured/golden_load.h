@@ -2,19 +2,22 @@
 #ifndef ATTEST_HARNESS_GOLDEN_LOAD_H
 #define ATTEST_HARNESS_GOLDEN_LOAD_H
 
-#include "harness/files/safetensors.h"
+#include "harness/captured/golden.h"
 
 /* One load. After the first failure every function does nothing and gives NULL, 0 or false, so a
  * loader asks for all it needs and looks at `ok` before it computes with what it got. */
 struct golden_load {
     struct st_file *file;
-    void **owned; /* the golden struct's array of buffers to free */
-    uint32_t owned_size, n_owned;
+    struct golden_owned *owned; /* the golden struct's */
     char *error;
     size_t error_size;
     bool ok;
 };
 
+/* Opens the file; a failure is the load's first. */
+struct golden_load golden_load_open(const char *path, struct golden_owned *owned, char *error,
+                                    size_t error_size);
+void golden_load_close(struct golden_owned *owned);
 const void *golden_need(struct golden_load *load, const char *name, enum st_dtype dtype,
                         uint32_t rank, const uint64_t *shape);
 /* The first dimension of a tensor, which gives a count the metadata do not hold. */

@@ -1,5 +1,4 @@
 #include <math.h>
-#include <stdlib.h>
 
 #include "harness/base/error_text.h"
 #include "harness/captured/golden.h"
@@ -93,6 +92,9 @@ static void load_keys(struct golden_load *load, const struct geometry *n, struct
 
 static void load_rows(struct golden_load *load, const struct geometry *n, struct golden_qsa *out)
 {
+    out->rows = n->rows;
+    out->blocks = n->blocks;
+    out->topk = n->topk;
     out->row_pos = golden_need(load, "row_pos", ST_I32, ST_SHAPE(n->rows));
     out->q_post = golden_need(load, "expect.q_post", ST_F32, ST_SHAPE(n->rows, n->heads, n->hd));
     out->scores_f64 = golden_need(load, "expect.scores_f64", ST_F64, ST_SHAPE(n->rows, n->blocks));
@@ -160,29 +162,18 @@ bool golden_qsa_open(const char *path, struct golden_qsa *out, char *error, size
 {
     struct geometry n = {0};
     *out = (struct golden_qsa){0};
-    if (!st_open(path, &out->file, error, error_size)) return false;
-    struct golden_load load = {.file = out->file,
-                               .owned = out->owned,
-                               .owned_size = sizeof out->owned / sizeof *out->owned,
-                               .error = error,
-                               .error_size = error_size,
-                               .ok = true};
-    read_geometry(&load, &n);
+    struct golden_load load = golden_load_open(path, &out->owned, error, error_size);
+    if (load.ok) read_geometry(&load, &n);
     if (load.ok) load_keys(&load, &n, out);
     if (load.ok) load_rows(&load, &n, out);
     if (load.ok && n.nq > 0) load_attention(&load, &n, out);
-    out->rows = n.rows;
-    out->blocks = n.blocks;
-    out->topk = n.topk;
     if (!load.ok) golden_qsa_close(out);
     return load.ok;
 }
 
 void golden_qsa_close(struct golden_qsa *golden)
 {
-    for (size_t i = 0; i < sizeof golden->owned / sizeof *golden->owned; i++)
-        free(golden->owned[i]);
-    st_close(golden->file);
+    golden_load_close(&golden->owned);
     *golden = (struct golden_qsa){0};
 }
 

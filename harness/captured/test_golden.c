@@ -17,6 +17,13 @@ const char *test_golden_path(const char *name)
     return path;
 }
 
+void *test_golden_allocate(uint64_t count, size_t size)
+{
+    void *buffer = calloc(count ? count : 1, size);
+    cr_assert_not_null(buffer);
+    return buffer;
+}
+
 uint32_t test_ties_at(const struct test_tie *ties, uint32_t position)
 {
     while (ties->differ > 0 && ties->position != position) ties++;

@@ -8,6 +8,9 @@
 /* "corpora/golden/NAME.safetensors"; valid until the next call. */
 const char *test_golden_path(const char *name);
 
+/* Zeroed; the test fails without memory. */
+void *test_golden_allocate(uint64_t count, size_t size);
+
 /* A row where several candidates tie at score 0 across the boundary and the reference keeps others
  * than the lowest: its position and how many others. */
 struct test_tie {

@@ -30,13 +30,6 @@ static void load(const char *name, struct golden_dsa *golden)
     cr_assert(golden_dsa_open(test_golden_path(name), golden, error, sizeof error), "%s", error);
 }
 
-static void *allocate(uint64_t count, size_t size)
-{
-    void *buffer = calloc(count ? count : 1, size);
-    cr_assert_not_null(buffer);
-    return buffer;
-}
-
 static double largest_key(const struct golden_dsa *golden, uint32_t pool, uint32_t d)
 {
     const struct ref_dsa_kpool_compress *g = &golden->compress;
@@ -57,9 +50,9 @@ Test(golden_dsa, pooled_keys_lie_within_the_bound_and_pools_are_equal)
         const struct ref_dsa_kpool_compress *g = &golden.compress;
         cr_assert(ref_dsa_kpool_compress_accepts(g, &why), "%s", why.text);
         uint64_t wide = (uint64_t)g->pools * g->D, count = (uint64_t)g->pools * g->KP;
-        double *value = allocate(2 * wide, sizeof *value), *bound = value + wide, worst = 0.0;
-        int32_t *indices = allocate(count, sizeof *indices);
-        uint8_t *valid = allocate(g->pools, 1);
+        double *value = test_golden_allocate(2 * wide, sizeof *value), *bound = value + wide, worst = 0.0;
+        int32_t *indices = test_golden_allocate(count, sizeof *indices);
+        uint8_t *valid = test_golden_allocate(g->pools, 1);
         ref_dsa_kpool_compress(g, &REF_MODEL_DEFAULT, value, bound, indices, valid);
         cr_expect_eq(memcmp(indices, golden.pool_indices, count * sizeof *indices), 0, "%s",
                      files[f].name);
@@ -111,13 +104,13 @@ Test(golden_dsa, scores_agree_to_double_precision)
         struct ref_refusal why = {"", ""};
         load(files[f].name, &golden);
         struct ref_dsa_index_scores g = golden.scores;
-        int32_t *last = allocate(g.Q, sizeof *last);
+        int32_t *last = test_golden_allocate(g.Q, sizeof *last);
         for (uint32_t r = 0; r < g.Q; r++) last[r] = (int32_t)g.S - 1;
         g.q_pos = last;
         g.scale = 1.0f;
         cr_assert(ref_dsa_index_scores_accepts(&g, &why), "%s", why.text);
         uint64_t count = (uint64_t)g.Q * g.P;
-        double *value = allocate(2 * count, sizeof *value), worst = 0.0;
+        double *value = test_golden_allocate(2 * count, sizeof *value), worst = 0.0;
         double scale = 1.0 / sqrt(golden.head_dim);
         ref_dsa_index_scores_bound(&g, value, value + count);
         for (uint64_t i = 0; i < count; i++) {
@@ -154,14 +147,14 @@ static void select_all(const char *name, struct selection *s)
     struct ref_dsa_topk_pools *topk = &s->golden.topk;
     struct ref_dsa_expand_selection *expand = &s->golden.expand;
     uint64_t count = (uint64_t)scores->Q * scores->P;
-    s->scores = allocate(count, sizeof *s->scores);
-    s->value = allocate(2 * count + 4 * (uint64_t)scores->P, sizeof *s->value);
+    s->scores = test_golden_allocate(count, sizeof *s->scores);
+    s->value = test_golden_allocate(2 * count + 4 * (uint64_t)scores->P, sizeof *s->value);
     s->bound = s->value + count;
     s->scratch = s->bound + count;
-    s->valid_cand = allocate(count, 1);
-    s->selected = allocate((uint64_t)topk->Q * topk->select_k, sizeof *s->selected);
-    s->expanded = allocate((uint64_t)expand->Q * expand->width, sizeof *s->expanded);
-    s->set = allocate(topk->select_k, sizeof *s->set);
+    s->valid_cand = test_golden_allocate(count, 1);
+    s->selected = test_golden_allocate((uint64_t)topk->Q * topk->select_k, sizeof *s->selected);
+    s->expanded = test_golden_allocate((uint64_t)expand->Q * expand->width, sizeof *s->expanded);
+    s->set = test_golden_allocate(topk->select_k, sizeof *s->set);
     topk->scores = s->scores;
     expand->selected = s->selected;
     expand->valid_cand = s->valid_cand;
@@ -209,7 +202,7 @@ static int ascending(const void *left, const void *right)
 static bool same_ids(const int32_t *left, const int32_t *right, uint32_t first, uint32_t width)
 {
     uint32_t count = width - first;
-    int32_t *a = allocate(2 * (uint64_t)count, sizeof *a), *b = a + count;
+    int32_t *a = test_golden_allocate(2 * (uint64_t)count, sizeof *a), *b = a + count;
     memcpy(a, left + first, count * sizeof *a);
     memcpy(b, right + first, count * sizeof *b);
     qsort(a, count, sizeof *a, ascending);
@@ -306,7 +299,7 @@ static double *at_real_scale(rows_at *oracle, const void *context, uint32_t rank
 {
     double exact = 1.0 / sqrt(rank);
     float low = ref_f32_below(exact), high = ref_f32_above(exact);
-    double *value = allocate(3 * count, sizeof *value), *other = value + count;
+    double *value = test_golden_allocate(3 * count, sizeof *value), *other = value + count;
     oracle(context, high, other, other + count);
     oracle(context, low, value, other + count);
     test_interpolate(value, other, count, low, high, exact);
@@ -406,8 +399,8 @@ static void check_masked(const struct golden_dsa *golden, const char *name)
 {
     const struct ref_dsa_decode *g = &golden->decode;
     uint32_t S = golden->compress.S, H = g->num_q_heads, L = g->kv_lora_rank;
-    uint16_t *keys = allocate((uint64_t)S * H * L, sizeof *keys);
-    uint8_t *mask = allocate((uint64_t)g->num_seqs * S, 1);
+    uint16_t *keys = test_golden_allocate((uint64_t)S * H * L, sizeof *keys);
+    uint8_t *mask = test_golden_allocate((uint64_t)g->num_seqs * S, 1);
     for (uint64_t i = 0; i < (uint64_t)S * H * L; i++) {
         uint8_t code = golden->latent[i / ((uint64_t)H * L) * L + i % L];
         float exact = ref_e4m3_to_f32(code) * g->k_scale;

@@ -28,13 +28,6 @@ static void load(const char *name, struct golden_qsa *golden)
     cr_assert(golden_qsa_open(test_golden_path(name), golden, error, sizeof error), "%s", error);
 }
 
-static void *allocate(uint64_t count, size_t size)
-{
-    void *buffer = calloc(count ? count : 1, size);
-    cr_assert_not_null(buffer);
-    return buffer;
-}
-
 /* The reference's f32 results against real value and bound, where `bound` must also be sharp: below
  * `most` u of the largest value. Returns the worst error over its bound. */
 static double check_bounded(const char *what, const float *got, const double *value,
@@ -70,8 +63,8 @@ Test(golden_qsa, block_keys_lie_within_the_bound)
         const struct ref_qsa_block_pool *g = &golden.pool;
         cr_assert(ref_qsa_block_pool_accepts(g, &why), "%s", why.text);
         uint64_t n = (uint64_t)g->n_new * g->hd;
-        double *value = allocate(2 * n, sizeof *value), *bound = value + n;
-        uint16_t *keys = allocate(n, sizeof *keys);
+        double *value = test_golden_allocate(2 * n, sizeof *value), *bound = value + n;
+        uint16_t *keys = test_golden_allocate(n, sizeof *keys);
         ref_qsa_block_pool_bound(g, &REF_MODEL_DEFAULT, value, bound);
         ref_qsa_block_pool(g, keys);
         double worst = check_bounded(files[f].name, golden.block_keys_f32, value, bound, n,
@@ -102,8 +95,8 @@ Test(golden_qsa, prepared_queries_lie_within_the_bound)
         struct ref_refusal why = {"", ""};
         load(files[f].name, &golden);
         uint32_t n = golden.qprep.n_heads * golden.qprep.hd;
-        double *value = allocate(2 * (uint64_t)n, sizeof *value), *bound = value + n, worst = 0.0;
-        float *canonical = allocate(n, sizeof *canonical);
+        double *value = test_golden_allocate(2 * (uint64_t)n, sizeof *value), *bound = value + n, worst = 0.0;
+        float *canonical = test_golden_allocate(n, sizeof *canonical);
         double most = norm_and_rotation_u(golden.qprep.hd, 0);
         for (uint32_t row = 0; row < golden.rows; row++) {
             struct ref_qsa_qprep_rows g = golden_qsa_qprep(&golden, row);
@@ -138,7 +131,7 @@ Test(golden_qsa, scores_agree_to_double_precision)
         struct golden_qsa golden;
         struct ref_refusal why = {"", ""};
         load(files[f].name, &golden);
-        double *value = allocate(2 * (uint64_t)golden.blocks, sizeof *value), worst = 0.0;
+        double *value = test_golden_allocate(2 * (uint64_t)golden.blocks, sizeof *value), worst = 0.0;
         for (uint32_t row = 0; row < golden.rows; row++) {
             struct ref_qsa_score_rows g = golden_qsa_score(&golden, row);
             const double *want = golden.scores_f64 + (uint64_t)row * golden.blocks;
@@ -202,9 +195,9 @@ Test(golden_qsa, selections_are_identical_or_certified_equivalent)
     for (int f = 0; f < FILES; f++) {
         struct golden_qsa golden;
         load(files[f].name, &golden);
-        struct selection s = {.scores = allocate(golden.blocks, sizeof *s.scores),
-                              .value = allocate(6 * (uint64_t)golden.blocks, sizeof *s.value),
-                              .list = allocate(golden.topk, sizeof *s.list)};
+        struct selection s = {.scores = test_golden_allocate(golden.blocks, sizeof *s.scores),
+                              .value = test_golden_allocate(6 * (uint64_t)golden.blocks, sizeof *s.value),
+                              .list = test_golden_allocate(golden.topk, sizeof *s.list)};
         s.bound = s.value + golden.blocks;
         s.scratch = s.bound + golden.blocks;
         for (uint32_t row = 0; row < golden.rows; row++) {
@@ -272,11 +265,11 @@ static void gathered_at(const struct golden_qsa *golden, uint32_t row, float sca
 {
     const struct ref_qsa_prefill_attn a = golden_qsa_attn(golden, row);
     struct ref_refusal why = {"", ""};
-    int32_t *sel = allocate(golden->pool.S, sizeof *sel);
+    int32_t *sel = test_golden_allocate(golden->pool.S, sizeof *sel);
     uint32_t n = golden_qsa_attended(golden, row, sel);
     struct ref_qsa_gather gather = golden_qsa_gather(golden, sel, n);
     uint64_t elems = (uint64_t)n * a.nkv * a.hd;
-    uint16_t *keys = allocate(2 * elems, sizeof *keys), *values = keys + elems;
+    uint16_t *keys = test_golden_allocate(2 * elems, sizeof *keys), *values = keys + elems;
     cr_assert(ref_qsa_gather_accepts(&gather, &why), "%s", why.text);
     ref_qsa_gather(&gather, keys, values);
     struct ref_paged_decode_attn g = {.q = a.q,
@@ -307,8 +300,8 @@ static void check_attention_by(void (*at)(const struct golden_qsa *, uint32_t, f
         struct golden_qsa golden;
         load(files[f].name, &golden);
         uint64_t n = (uint64_t)golden.attn.nq * golden.attn.hd;
-        double *value = allocate(3 * n, sizeof *value), exact = 1.0 / sqrt(golden.attn.hd);
-        int32_t *sel = allocate(golden.pool.S, sizeof *sel);
+        double *value = test_golden_allocate(3 * n, sizeof *value), exact = 1.0 / sqrt(golden.attn.hd);
+        int32_t *sel = test_golden_allocate(golden.pool.S, sizeof *sel);
         float low = ref_f32_below(exact), high = ref_f32_above(exact);
         for (uint32_t row = 0; row < golden.attn_rows; row++) {
             at(&golden, row, high, value + n, value + 2 * n);

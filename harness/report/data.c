@@ -17,63 +17,66 @@ void *report_grow(void *array, size_t count, size_t size)
     return array;
 }
 
+/* The array with an item of that name, new or not, at place *at. Items begin with their name, of
+ * name_bytes. NULL: out of memory, and the array is as it was. */
+static void *with_name(void *array, size_t *count, size_t size, size_t name_bytes, const char *name,
+                       size_t *at)
+{
+    char *items = array;
+    for (*at = 0; *at < *count; ++*at) {
+        if (!strcmp(items + *at * size, name)) return array;
+    }
+    items = report_grow(array, *count, size);
+    if (items) snprintf(items + (*count)++ * size, name_bytes, "%s", name);
+    return items;
+}
+
 struct report_op *report_op(struct report *r, const char *name)
 {
-    for (size_t i = 0; i < r->n_ops; i++) {
-        if (!strcmp(r->ops[i].name, name)) return &r->ops[i];
-    }
-    struct report_op *grown = report_grow(r->ops, r->n_ops, sizeof *grown);
-    if (!grown) return NULL;
-    r->ops = grown;
-    snprintf(grown[r->n_ops].name, sizeof grown->name, "%s", name);
-    return &grown[r->n_ops++];
+    size_t at;
+    struct report_op *ops = with_name(r->ops, &r->n_ops, sizeof *ops, sizeof ops->name, name, &at);
+    if (!ops) return NULL;
+    r->ops = ops;
+    return &ops[at];
 }
 
 struct report_regime *report_regime(struct report_op *o, const char *name)
 {
-    for (size_t i = 0; i < o->n_regimes; i++) {
-        if (!strcmp(o->regimes[i].name, name)) return &o->regimes[i];
-    }
-    struct report_regime *grown = report_grow(o->regimes, o->n_regimes, sizeof *grown);
-    if (!grown) return NULL;
-    o->regimes = grown;
-    snprintf(grown[o->n_regimes].name, sizeof grown->name, "%s", name);
-    return &grown[o->n_regimes++];
+    size_t at;
+    struct report_regime *regimes =
+        with_name(o->regimes, &o->n_regimes, sizeof *regimes, sizeof regimes->name, name, &at);
+    if (!regimes) return NULL;
+    o->regimes = regimes;
+    return &regimes[at];
 }
 
 struct report_rule *report_rule(struct report_op *o, const char *name)
 {
-    for (size_t i = 0; i < o->n_rules; i++) {
-        if (!strcmp(o->rules[i].name, name)) return &o->rules[i];
-    }
-    struct report_rule *grown = report_grow(o->rules, o->n_rules, sizeof *grown);
-    if (!grown) return NULL;
-    o->rules = grown;
-    snprintf(grown[o->n_rules].name, sizeof grown->name, "%s", name);
-    return &grown[o->n_rules++];
+    size_t at;
+    struct report_rule *rules =
+        with_name(o->rules, &o->n_rules, sizeof *rules, sizeof rules->name, name, &at);
+    if (!rules) return NULL;
+    o->rules = rules;
+    return &rules[at];
 }
 
 struct report_backend *report_backend(struct report *r, const char *name)
 {
-    for (size_t i = 0; i < r->n_backends; i++) {
-        if (!strcmp(r->backends[i].name, name)) return &r->backends[i];
-    }
-    struct report_backend *grown = report_grow(r->backends, r->n_backends, sizeof *grown);
-    if (!grown) return NULL;
-    r->backends = grown;
-    snprintf(grown[r->n_backends].name, sizeof grown->name, "%s", name);
-    return &grown[r->n_backends++];
+    size_t at;
+    struct report_backend *backends =
+        with_name(r->backends, &r->n_backends, sizeof *backends, sizeof backends->name, name, &at);
+    if (!backends) return NULL;
+    r->backends = backends;
+    return &backends[at];
 }
 
 bool report_add_name(struct report_name **names, size_t *count, const char *text)
 {
-    for (size_t i = 0; i < *count; i++) {
-        if (!strcmp((*names)[i].text, text)) return true;
-    }
-    struct report_name *grown = report_grow(*names, *count, sizeof *grown);
+    size_t at;
+    struct report_name *grown =
+        with_name(*names, count, sizeof *grown, sizeof grown->text, text, &at);
     if (!grown) return false;
     *names = grown;
-    snprintf(grown[(*count)++].text, sizeof grown->text, "%s", text);
     return true;
 }
 
