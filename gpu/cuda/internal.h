@@ -3,7 +3,7 @@
  * region    a reserved address range with the granules mapped in it (region.c, pooled)
  * buffer    what lies in a region (place.c): extents, the segments that travel as its mirror (memory.c)
  * transfer  the pinned tables and the two helper kernels that move mirrors (transfer.c)
- * launch    running (launch.c), waiting with a deadline (wait.c), and what the driver's results mean
+ * launch    running (launch.c), waiting with a deadline (wait.c), what the driver's results mean
  *           (status.c) */
 #ifndef ATTEST_GPU_CUDA_INTERNAL_H
 #define ATTEST_GPU_CUDA_INTERNAL_H

@@ -50,7 +50,8 @@ Test(golden_dsa, pooled_keys_lie_within_the_bound_and_pools_are_equal)
         const struct ref_dsa_kpool_compress *g = &golden.compress;
         cr_assert(ref_dsa_kpool_compress_accepts(g, &why), "%s", why.text);
         uint64_t wide = (uint64_t)g->pools * g->D, count = (uint64_t)g->pools * g->KP;
-        double *value = test_golden_allocate(2 * wide, sizeof *value), *bound = value + wide, worst = 0.0;
+        double *value = test_golden_allocate(2 * wide, sizeof *value), *bound = value + wide;
+        double worst = 0.0;
         int32_t *indices = test_golden_allocate(count, sizeof *indices);
         uint8_t *valid = test_golden_allocate(g->pools, 1);
         ref_dsa_kpool_compress(g, &REF_MODEL_DEFAULT, value, bound, indices, valid);

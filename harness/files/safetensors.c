@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "harness/base/error_text.h"
-#include "harness/base/text.h"
 
 static const struct {
     const char *name;
@@ -367,37 +366,6 @@ const struct st_tensor *st_find(const struct st_file *file, const char *name)
     return found ? &found->tensor : NULL;
 }
 
-static void print_shape(struct text text, uint32_t rank, const uint64_t *shape)
-{
-    text_add(&text, "[");
-    for (uint32_t i = 0; i < rank; i++) text_add(&text, "%s%" PRIu64, i ? "," : "", shape[i]);
-    text_add(&text, "]");
-}
-
-const void *st_require(const struct st_file *file, const char *name, enum st_dtype dtype,
-                       uint32_t rank, const uint64_t *shape, char *error, size_t error_size)
-{
-    struct report report = {file->path, error, error_size};
-    const struct st_tensor *tensor = st_find(file, name);
-    if (!tensor) {
-        FAIL(&report, "has no tensor %s", name);
-        return NULL;
-    }
-    if (tensor->dtype != dtype) {
-        FAIL(&report, "tensor %s has dtype %s, expected %s", name, dtypes[tensor->dtype].name,
-             dtypes[dtype].name);
-        return NULL;
-    }
-    if (tensor->rank != rank || (rank && memcmp(tensor->shape, shape, rank * sizeof *shape))) {
-        char have[ST_MAX_RANK * 21 + 3] = "", want[ST_MAX_RANK * 21 + 3] = "";
-        print_shape(text_on(have, sizeof have), tensor->rank, tensor->shape);
-        print_shape(text_on(want, sizeof want), rank, shape);
-        FAIL(&report, "tensor %s has shape %s, expected %s", name, have, want);
-        return NULL;
-    }
-    return tensor->data;
-}
-
 size_t st_metadata_count(const struct st_file *file)
 {
     return file->n_metadata;
@@ -416,39 +384,4 @@ const char *st_metadata(const struct st_file *file, const char *key)
     const struct pair *found =
         bsearch(&wanted, file->metadata, file->n_metadata, sizeof wanted, by_key);
     return found ? found->value : NULL;
-}
-
-bool st_metadata_text(const struct st_file *file, const char *key, const char **value, char *error,
-                      size_t error_size)
-{
-    struct report report = {file->path, error, error_size};
-    *value = st_metadata(file, key);
-    return *value || FAIL(&report, "has no metadata %s", key);
-}
-
-bool st_metadata_u32(const struct st_file *file, const char *key, uint32_t *value, char *error,
-                     size_t error_size)
-{
-    struct report report = {file->path, error, error_size};
-    const char *text;
-    if (!st_metadata_text(file, key, &text, error, error_size)) return false;
-    size_t digits = strspn(text, "0123456789");
-    unsigned long long number = digits > 0 && digits < 19 ? strtoull(text, NULL, 10) : UINT64_MAX;
-    if (text[digits] != '\0' || number > UINT32_MAX)
-        return FAIL(&report, "metadata %s is \"%s\", no integer of [0, 2^32)", key, text);
-    *value = (uint32_t)number;
-    return true;
-}
-
-bool st_metadata_f64(const struct st_file *file, const char *key, double *value, char *error,
-                     size_t error_size)
-{
-    struct report report = {file->path, error, error_size};
-    const char *text;
-    char *end;
-    if (!st_metadata_text(file, key, &text, error, error_size)) return false;
-    *value = strtod(text, &end);
-    if (end == text || *end != '\0' || !isfinite(*value))
-        return FAIL(&report, "metadata %s is \"%s\", no finite number", key, text);
-    return true;
 }
