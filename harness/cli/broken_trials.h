@@ -23,6 +23,10 @@ struct trials {
     uint32_t count;
 };
 
+/* What a worker hands back travels in the result's text: the case, then the failure. */
+void broken_note_case(struct result *r, const struct case_line *c, uint64_t cases);
+/* The result shows nothing wrong with the kernel. */
+bool broken_unseen(const struct result *r);
 /* The context with that kernel's modules. Close its device with verify_close. */
 struct verify_context broken_context(const struct trials *t, const struct trial *trial);
 /* Verifies drawn cases from number `first` on, in a circle, until one fails or all passed; the fixed

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "harness/cli/broken_trials.h"
 #include "harness/cli/commands.h"
@@ -18,50 +17,6 @@
 #include "harness/session/session.h"
 
 enum { BROKEN_MAX = 2048 };
-
-/* What a worker hands back travels in the result's text: the case, then the failure. */
-static void note_case(struct result *r, const struct case_line *c, uint64_t cases)
-{
-    static char line[CASE_TEXT_MAX], old[RESULT_TEXT_MAX];
-    case_print(c, line, sizeof line);
-    snprintf(old, sizeof old, "%s", r->text);
-    snprintf(r->text, sizeof r->text, "%s\n%s", line, old);
-    r->compared = cases;
-}
-
-static bool still_unseen(const struct result *r)
-{
-    return r->verdict == VERDICT_PASS || r->verdict == VERDICT_REFUSED;
-}
-
-uint64_t broken_search(const struct trials *t, const struct trial *trial, uint64_t seed,
-                       uint64_t first, struct verify_context *x, struct result *r)
-{
-    static struct case_line c;
-    const struct op *op = op_find(trial->kernel.op, strlen(trial->kernel.op));
-    struct plan plan = {.ops = {op}, .n_ops = 1, .seed = seed,
-                        .cases = t->options->cases, .tier = t->options->tier};
-    uint64_t jobs = plan_jobs(&plan), fixed = plan_fixed_cases(op), cases = 0;
-    char error[512];
-    for (uint64_t i = 0; i < jobs && (!cases || still_unseen(r)); i++) {
-        struct job job = plan_job(&plan, (i + fixed + first) % jobs);
-        if (!plan_case(&plan, &job, &c, error, sizeof error)) continue;
-        memset(r, 0, sizeof *r);
-        verify_case(x, &c, r);
-        note_case(r, &c, ++cases);
-    }
-    return cases;
-}
-
-struct verify_context broken_context(const struct trials *t, const struct trial *trial)
-{
-    struct verify_context x = t->context;
-    bool simt = x.backend == &gpu_backend_simt;
-    x.module_file = trial->plain;
-    x.module_trace = trial->traced;
-    x.trace = simt && !t->options->no_trace && access(trial->traced, R_OK) == 0;
-    return x;
-}
 
 static bool try_kernel(void *shared, void **state, uint64_t index, struct result *r)
 {
@@ -79,9 +34,9 @@ static bool try_kernel(void *shared, void **state, uint64_t index, struct result
         r->verdict = VERDICT_ERROR;
     } else {
         verify_case(&x, &c, r);
-        note_case(r, &c, 1);
+        broken_note_case(r, &c, 1);
         /* The smallest case was found on the CPU backend; another may need a larger one. */
-        if (!simt && still_unseen(r)) broken_search(t, trial, t->options->seed, 0, &x, r);
+        if (!simt && broken_unseen(r)) broken_search(t, trial, t->options->seed, 0, &x, r);
     }
     r->seconds = (double)clock() / CLOCKS_PER_SEC - started;
     verify_close(&x);
