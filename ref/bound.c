@@ -41,6 +41,9 @@ struct ref_score ref_attn_score(const struct ref_error_model *model, const struc
     /* Underflow: of a product, of a scaled element (which then meets the other vector), of the
      * product of the scales (which then meets the whole sum), of the result. */
     double lost = (double)q->n + q->abs_sum + k->abs_sum + dot.abs + 2.0;
+    /* On tensor cores a step takes the place of a product; there are no more steps than products.
+     */
+    if (model->tensor_core) lost *= REF_STEP_LOST / REF_F32_LEAST;
     if (dot.abs == 0) lost = 0; /* every product is an exact zero */
     double error = relative * factor * dot.abs + factor * dot.error +
                    REF_U_F64 * fabs(score.value) + REF_F32_LEAST * factor_peak * lost;

@@ -32,6 +32,12 @@ static inline double ref_gamma(double k, double u)
  * accumulators may be added in f32, s more roundings at most. */
 double ref_dot_relative(const struct ref_error_model *model, size_t n, unsigned extra);
 
+/* What a fused step of a tensor core may lose besides, absolutely (§5.2): a subnormal accumulator
+ * or operand has the label -126. With T <= 17 terms and F >= 23, 16 terms lose 2^(-126-23) each and
+ * the result 2^-149; times the largest of the other vector's elements where an operand is
+ * subnormal. */
+#define REF_STEP_LOST (17 * REF_F32_LEAST)
+
 /* Relative error of a function whose f32 result is within `ulp` ulp. */
 double ref_ulp_relative(double ulp);
 

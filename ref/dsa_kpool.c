@@ -53,7 +53,8 @@ void ref_dsa_kpool_compress(const struct ref_dsa_kpool_compress *g,
                             double *key_bound, int32_t *indices, uint8_t *pool_valid)
 {
     struct ref_error_model scalar = *model; /* nothing here is a matrix product */
-    scalar.tensor_core = scalar.p_bf16 = false;
+    scalar.tensor_core = false;
+    scalar.p_bf16 = 0;
     int64_t length = g->geom ? g->geom[0] : g->S;
     for (size_t pool = 0; pool < g->pools; pool++) {
         int32_t *tokens = indices + pool * g->KP;

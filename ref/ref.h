@@ -24,7 +24,8 @@ struct ref_error_model {
     double exp_ulp;          /* max error of the exponential in ulp of its f32 result */
     double rsqrt_ulp;        /* max error of 1/sqrt in ulp of its f32 result */
     double div_ulp;          /* max error of the final division in ulp (0.5: correctly rounded) */
-    bool p_bf16;             /* softmax weights rounded to bf16 before the value sum */
+    uint32_t p_bf16;         /* bf16 parts of a softmax weight in the value sum: 0 it stays f32, 1
+                              * rounded, 2 split in hi and lo, each rounded to nearest */
     double rescales_per_key; /* online-softmax rescales any one key may pass, as a share of the */
     double rescales_fixed;   /*   number n of attended keys: R = rescales_per_key*n + rescales_fixed */
 };

@@ -29,7 +29,10 @@
  *   g3: the sum of weights with its rescales.
  *
  * bf16 weights, b = 2^-8: b*B if the sum of weights keeps f32 weights, else a perturbation by
- * another factor 1+-b: b/(1-b) * sum p'_j |v_j - o'|. The larger counts. */
+ * another factor 1+-b: b/(1-b) * sum p'_j |v_j - o'|. The larger counts. Split in hi and lo
+ * (numerics §5.3): b = 2^-17, and the value sum has twice as many products, the sizes of a weight's
+ * two adding to (1 + 2^-8)^2 of it at most. What both parts lose below 2^-126 is less than a
+ * flushed exponential. */
 
 /* Tile of channels; keys an inner accumulator takes; channels in a register's or two's lanes. */
 enum { CHANNELS = 64, KEYS = 64, LANES = 8 };
@@ -58,6 +61,11 @@ struct tile {
     float min[CHANNELS], max[CHANNELS];
     double spread[CHANNELS], part[CHANNELS]; /* sum w_j |v_j - o|, sum w_j d_j |v_j - o| */
 };
+
+static double part_error(const struct ref_error_model *model)
+{
+    return model->p_bf16 == 0 ? 0.0 : model->p_bf16 == 1 ? REF_U_BF16 : 0x1p-17;
+}
 
 static double rescales(const struct ref_softmax *row, const struct ref_error_model *model)
 {
@@ -117,26 +125,28 @@ static struct weights weigh(const struct ref_softmax *row, const struct ref_erro
 static struct limits limit(const struct ref_softmax *row, const struct ref_error_model *model)
 {
     double n = (double)row->n, passed = rescales(row, model);
-    double products;
+    size_t parts = model->p_bf16 > 1 ? model->p_bf16 : 1;
+    double products, steps_lost = 0;
     if (model->tensor_core) {
         /* Keys may lie in any step of the slots; empty steps lose nothing. */
         size_t width = model->mma_k ? model->mma_k : 1, steps = row->slots / width + 1;
-        size_t length = (steps < row->n ? steps : row->n) * width;
+        size_t length = (steps < row->n ? steps : row->n) * width * parts;
+        steps_lost = (double)(length / width) * REF_STEP_LOST;
         double chain = ref_dot_relative(model, length, row->value_roundings);
         double scaled = ref_gamma(passed, REF_U_F32);
         products = chain + scaled + chain * scaled;
     } else {
-        products = ref_gamma(n + passed + row->value_roundings, REF_U_F32);
+        products = ref_gamma(n * (double)parts + passed + row->value_roundings, REF_U_F32);
     }
     double weights = ref_gamma(n - 1.0 + passed, REF_U_F32);
     double division = ref_ulp_relative(model->div_ulp);
     struct limits out;
     out.arithmetic =
         weights < 1.0 ? (1.0 + products) * (1.0 + division) / (1.0 - weights) - 1.0 : INFINITY;
-    if (model->p_bf16) out.arithmetic *= 1.0 + REF_U_BF16; /* of the rounded weights */
+    for (uint32_t i = 0; i < model->p_bf16; i++) out.arithmetic *= 1.0 + REF_U_BF16; /* the sizes */
     /* Each flushed weight also enters the sum of weights: |v_j - o| <= 2 max|v|. */
     out.weight_lost = 2.0 * n * (passed + 1.0) * REF_F32_LEAST_NORMAL;
-    out.sum_lost = (n + passed + 2.0) * 2.0 * REF_F32_LEAST;
+    out.sum_lost = (n + passed + 2.0) * 2.0 * REF_F32_LEAST + steps_lost;
     return out;
 }
 
@@ -223,9 +233,9 @@ static double channel_bound(const struct ref_error_model *model, const struct we
     double bound =
         moved + limits->arithmetic * average + own + limits->weight_lost * max_abs / weights->least;
     if (model->p_bf16) {
-        double kept = REF_U_BF16 * average;
+        double rounded = part_error(model), kept = rounded * average;
         double both = (tile->spread[c] + part + own * weights->sum) / low + moved;
-        both = lesser(range, both) * REF_U_BF16 / (1.0 - REF_U_BF16);
+        both = lesser(range, both) * rounded / (1.0 - rounded);
         bound += fmax(kept, both);
     }
     return bound;

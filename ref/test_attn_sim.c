@@ -47,6 +47,14 @@ float sim_mma_step(float c, const float *a, const float *b, size_t count)
     return exact >= 0 ? ref_f32_below(exact) : ref_f32_above(exact);
 }
 
+float sim_tensor_dot(const float *x, const float *y, size_t n)
+{
+    if (n > 64) return sim_tensor_dot(x, y, n / 2) + sim_tensor_dot(x + n / 2, y + n / 2, n / 2);
+    float sum = 0;
+    for (size_t i = 0; i < n; i += 16) sum = sim_mma_step(sum, x + i, y + i, 16);
+    return sum;
+}
+
 struct ref_error_model sim_model(const struct sim *sim)
 {
     struct ref_error_model model = {.tensor_core = sim->tensor_core,
@@ -108,24 +116,30 @@ static void add_tile(const struct sim *sim, struct test_random *rng, const float
                      const float *values, const size_t *keys, size_t count, size_t channels,
                      size_t stride, const double *centre, struct part *part)
 {
-    float p[256], pv[256], column[256];
+    float p[256], pv[256], low[256], column[256];
     for (size_t i = 0; i < count; i++) {
         const float *v = values + keys[i] * stride;
         p[i] = sim_exp(sim, rng, sim_exponent(sim, score[keys[i]], part->max),
                        push_of(sim, keys[i], v, centre));
         pv[i] = sim->p_bf16 ? ref_bf16_to_f32(ref_bf16_from_f32(p[i])) : p[i];
+        low[i] = sim->p_bf16 > 1 ? ref_bf16_to_f32(ref_bf16_from_f32(p[i] - pv[i])) : 0;
         part->sum += sim->sum_bf16 ? pv[i] : p[i];
     }
     for (size_t c = 0; c < channels; c++) {
         for (size_t i = 0; i < count; i++) column[i] = sim_value(sim, values[keys[i] * stride + c]);
         if (sim->tensor_core) {
-            for (size_t i = 0; i < count; i += 16)
-                part->value[c] = sim_mma_step(part->value[c], pv + i, column + i,
-                                              count - i < 16 ? count - i : 16);
+            for (size_t i = 0; i < count; i += 16) {
+                size_t width = count - i < 16 ? count - i : 16;
+                part->value[c] = sim_mma_step(part->value[c], pv + i, column + i, width);
+                if (sim->p_bf16 > 1)
+                    part->value[c] = sim_mma_step(part->value[c], low + i, column + i, width);
+            }
         } else {
-            for (size_t i = 0; i < count; i++)
+            for (size_t i = 0; i < count; i++) {
                 part->value[c] = sim->fma ? fmaf(pv[i], column[i], part->value[c])
                                           : part->value[c] + pv[i] * column[i];
+                if (sim->p_bf16 > 1) part->value[c] += low[i] * column[i];
+            }
         }
     }
 }

@@ -17,12 +17,13 @@ struct sim {
     size_t tile;         /* keys a maximum is taken over before they are added; 0: all of a part */
     bool fma, backwards; /* fused products; keys of a part in falling order */
     bool log2_domain;    /* 2^(x*log2e - m*log2e), the product rounded, else e^(x - m) */
-    bool p_bf16, sum_bf16; /* weights rounded to bf16 before the value sum; in their sum too */
-    bool normalise_first;  /* each weight divided by the sum before the value sum; one part only */
-    bool reciprocal;       /* 1/sum, then a product */
-    bool flush;            /* exponentials below 2^-126 give 0 */
-    bool tensor_core;      /* value sums in fused truncating steps of 16 (numerics §1.1) */
-    double exp_ulp;        /* the exponential's error; 0.5 is right rounding */
+    unsigned p_bf16; /* bf16 parts of a weight in the value sum: 0 f32, 1 rounded, 2 hi and lo */
+    bool sum_bf16;   /* its first part in the sum of weights too */
+    bool normalise_first; /* each weight divided by the sum before the value sum; one part only */
+    bool reciprocal;      /* 1/sum, then a product */
+    bool flush;           /* exponentials below 2^-126 give 0 */
+    bool tensor_core;     /* value sums in fused truncating steps of 16 (numerics §1.1) */
+    double exp_ulp;       /* the exponential's error; 0.5 is right rounding */
     enum sim_exp_error exp_error;
     float value_scale; /* multiplied into every value first if dequantise, else at the end */
     bool dequantise;
@@ -37,6 +38,10 @@ void sim_softmax(const struct sim *sim, struct test_random *rng, const float *sc
  * pairwise with fused leaves. */
 enum { SIM_DOT_ORDERS = 5 };
 float sim_dot(const float *x, const float *y, size_t n, int order);
+
+/* One on a tensor core: runs of 64 products in steps of 16, the runs' sums added as a tree. n is 64
+ * times a power of two. */
+float sim_tensor_dot(const float *x, const float *y, size_t n);
 
 /* One fused step of a tensor core: c plus 16 products, aligned and truncated; normal numbers only.
  */

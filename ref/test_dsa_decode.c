@@ -383,7 +383,8 @@ static void kernel_row(const struct test_case *t, const struct sim *sim, int s, 
             for (int c = 0; c < RANK; c++) k[c] *= t->g.k_scale;
             score[n++] = sim_dot(q, k, RANK, order) * t->g.scale;
         } else {
-            score[n++] = sim_dot(q, k, RANK, order) * (t->g.scale * t->g.k_scale);
+            float dot = sim->tensor_core ? sim_tensor_dot(q, k, RANK) : sim_dot(q, k, RANK, order);
+            score[n++] = dot * (t->g.scale * t->g.k_scale);
         }
     }
     sim_softmax(sim, rng, score, values, n, RANK, RANK, NULL, out);
@@ -420,6 +421,47 @@ Test(dsa_decode, honest_kernels_keep_the_bound)
         }
     }
     cr_log_info("decode kernels use %.4f of their bound", worst);
+    cr_assert(worst > 0.005, "%g", worst);
+}
+
+/* Scores and values on tensor cores, weights in two bf16 parts; every product of one sign, so that
+ * truncation always errs the same way, every other round. */
+Test(dsa_decode, tensor_core_kernels_keep_the_bound)
+{
+    static const struct sim kernels[] = {
+        {.splits = 1, .tile = 16, .exp_ulp = 0.9, .p_bf16 = 2, .tensor_core = true},
+        {.splits = 2, .tile = 32, .exp_ulp = 2.5, .p_bf16 = 2, .tensor_core = true},
+        {.splits = 1, .tile = 16, .exp_ulp = 0.9, .p_bf16 = 1, .tensor_core = true},
+    };
+    static struct test_case t;
+    static float out[RANK];
+    struct test_random rng = {14};
+    double worst = 0;
+    for (int round = 0; round < 12; round++) {
+        draw(&t, 200 + (uint64_t)round);
+        struct sim sim = kernels[round % 3];
+        struct ref_error_model model = sim_model(&sim);
+        if (round & 1) {
+            for (int i = 0; i < SEQS * HEADS * RANK; i++) t.q[i] &= 0x7fff;
+            for (int i = 0; i < SEQS * TOKENS * RANK; i++) (&t.k[0][0][0])[i] &= 0x7f;
+            for (int i = 0; i < SEQS * TOKENS * RANK; i++) (&t.v[0][0][0])[i] &= 0x7f;
+        }
+        sim.value_scale = t.g.v_scale;
+        lay_out(&t, (struct layout){.block_size = 4, .two_caches = true}, 0x7f);
+        ref_dsa_decode(&t.g, &model, t.value, t.bound);
+        drop(&t);
+        for (int row = 0; row < SEQS * HEADS; row++) {
+            kernel_row(&t, &sim, row / HEADS, row % HEADS, 0, &rng, out);
+            for (int c = 0; c < RANK; c++) {
+                double error = fabs((double)out[c] - t.value[row * RANK + c]);
+                double bound = t.bound[row * RANK + c];
+                cr_assert(error <= bound, "round %d, row %d, channel %d: %g off, bound %g", round,
+                          row, c, error, bound);
+                worst = fmax(worst, error / bound);
+            }
+        }
+    }
+    cr_log_info("tensor-core decode kernels use %.4f of their bound", worst);
     cr_assert(worst > 0.005, "%g", worst);
 }
 

@@ -174,10 +174,12 @@ static const struct sim kernels[] = {
     {.splits = 3, .tile = 7, .exp_ulp = 1, .reciprocal = true, .fma = true, .log2_domain = true},
     {.splits = 1, .exp_ulp = 2.5, .exp_error = SIM_EXP_AGAINST, .normalise_first = true},
     {.splits = 1, .exp_ulp = 0.5, .exp_error = SIM_EXP_AGAINST, .reciprocal = true, .flush = true},
-    {.splits = 1, .exp_ulp = 1, .p_bf16 = true},
-    {.splits = 4, .tile = 16, .exp_ulp = 2.5, .p_bf16 = true, .sum_bf16 = true, .strided = true},
-    {.splits = 1, .tile = 16, .exp_ulp = 2.5, .p_bf16 = true, .tensor_core = true},
-    {.splits = 2, .tile = 64, .exp_ulp = 2.5, .p_bf16 = true, .tensor_core = true, .fma = true},
+    {.splits = 1, .exp_ulp = 1, .p_bf16 = 1},
+    {.splits = 4, .tile = 16, .exp_ulp = 2.5, .p_bf16 = 1, .sum_bf16 = true, .strided = true},
+    {.splits = 1, .tile = 16, .exp_ulp = 2.5, .p_bf16 = 1, .tensor_core = true},
+    {.splits = 2, .tile = 64, .exp_ulp = 2.5, .p_bf16 = 1, .tensor_core = true, .fma = true},
+    {.splits = 1, .tile = 16, .exp_ulp = 1, .p_bf16 = 2, .tensor_core = true},
+    {.splits = 2, .exp_ulp = 1, .p_bf16 = 2},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -396,7 +398,7 @@ Test(softmax_terms, flushed_weights)
  * and against the same weights. */
 Test(softmax_terms, bf16_weights)
 {
-    struct sim sim = {.splits = 1, .exp_ulp = 0.5, .p_bf16 = true};
+    struct sim sim = {.splits = 1, .exp_ulp = 0.5, .p_bf16 = 1};
     open_row(50, 1);
     for (size_t j = 0; j < 50; j++) set_key(j, j ? -0.689f : 0, 1); /* 0.502: 1/2 + 2^-9 */
     expect_share(share_of_bound(&sim), 0.5);
@@ -405,4 +407,31 @@ Test(softmax_terms, bf16_weights)
     for (size_t j = 0; j < 50; j++) set_key(j, j & 1 ? -0.689f : -0.6855f, j & 1 ? 1 : -1);
     set_key(0, 0, 0);
     expect_share(share_of_bound(&sim), 0.3);
+}
+
+/* Weights whose hi and lo together miss nearly 2^-17 of them, all to the same side; and a kernel
+ * that drops lo, which a model of split weights must not cover. */
+Test(softmax_terms, split_weights)
+{
+    struct sim sim = {.splits = 1, .exp_ulp = 0.5, .p_bf16 = 2, .tensor_core = true};
+    float score = -0.693f, missing = 0;
+    while (missing < 0.95f * 0x1p-18f) {
+        score = nextafterf(score, 0);
+        float p = (float)exp((double)score), hi = ref_bf16_to_f32(ref_bf16_from_f32(p));
+        missing = p - hi - ref_bf16_to_f32(ref_bf16_from_f32(p - hi));
+        cr_assert(score < -0.6f);
+    }
+    open_row(8, 1);
+    for (size_t j = 0; j < 8; j++) set_key(j, j ? score : 0, 1);
+    expect_share(share_of_bound(&sim), 0.5);
+    struct ref_error_model split = sim_model(&sim);
+    run(&split);
+    double bound = row.bound[0], value = row.value[0];
+    struct test_random rng = {18};
+    float out;
+    sim.p_bf16 = 1;
+    sim.value_scale = 1;
+    sim_softmax(&sim, &rng, row.kernel_score, row.values, 8, 1, 1, NULL, &out);
+    cr_assert(fabs((double)out - value) > 5 * bound, "%g off, bound %g", (double)out - value,
+              bound);
 }

@@ -141,7 +141,8 @@ bool options_model(const char *text, struct ref_error_model *m, char *error, siz
         if (!strcmp(key, "exp_ulp")) m->exp_ulp = value;
         else if (!strcmp(key, "rsqrt_ulp")) m->rsqrt_ulp = value;
         else if (!strcmp(key, "div_ulp")) m->div_ulp = value;
-        else if (!strcmp(key, "p_bf16")) m->p_bf16 = value != 0;
+        else if (!strcmp(key, "p_bf16") && (value == 0 || value == 1 || value == 2))
+            m->p_bf16 = (uint32_t)value;
         else if (!strcmp(key, "tensor_core")) m->tensor_core = value != 0;
         else if (!strcmp(key, "mma_k") && value >= 1) m->mma_k = (uint32_t)value;
         else if (!strcmp(key, "rescales_per_key")) m->rescales_per_key = value;
