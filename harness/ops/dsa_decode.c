@@ -332,16 +332,26 @@ static uint32_t draw_length(struct rng *r, uint32_t block, uint32_t kpool, uint3
     return (uint32_t)rng_edge(r, 0, longest, rng_pick(r, around, 6));
 }
 
-/* A grid with more blocks than an H200 has multiprocessors: kernels that choose another path by
- * batch or grid size take it there, and the row-alone relation crosses back (bugs B4, B6). */
+/* A grid with more blocks than an H200 has multiprocessors, in two sizes: kernels that choose another
+ * path by batch or grid size take it there, and the row-alone relation crosses back (bugs B4, B6).
+ * Most sequences are empty, which is cheap. */
 static void make_wide(struct case_line *c, struct rng *r)
 {
-    uint32_t n, seqs = case_u32(c, "seqs");
-    const int64_t *old = case_list(c, "len", &n);
-    int64_t lengths[CASE_LIST_MAX];
-    for (uint32_t i = 0; i < n; i++) lengths[i] = old[i] > 70 ? old[i] % 70 : old[i];
-    case_set_list(c, "len", lengths, n);
-    case_set_int(c, "heads", (133 + seqs - 1) / seqs + rng_range(r, 0, 3));
+    int64_t lengths[6] = {rng_range(r, 1, 40), 0, 0, 1, 0, rng_range(r, 17, 33)};
+    case_set_int(c, "seqs", rng_one_in(r, 2) ? rng_range(r, 34, 36) : rng_range(r, 67, 70));
+    case_set_int(c, "heads", rng_range(r, 49, 64));
+    case_set_list(c, "len", lengths, 6);
+}
+
+/* Few heads and long rows, most of them holes: kernels that share one row out among blocks. */
+static void make_narrow(struct case_line *c, struct rng *r)
+{
+    int64_t length = rng_range(r, 256, 600), kpool = case_int(c, "kpool");
+    case_set_int(c, "seqs", rng_range(r, 1, 2));
+    case_set_int(c, "heads", rng_one_in(r, 3) ? 17 : rng_range(r, 8, 9));
+    case_set_list(c, "len", &length, 1);
+    case_set_int(c, "topk", rng_range(r, 256, 400) / kpool * kpool + kpool);
+    case_set_int(c, "count", rng_range(r, 1, 140));
 }
 
 /* exact_int needs a power of two of ids in every row. */
@@ -406,7 +416,8 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_int(c, "kv", (int64_t)(rng_u32(r) % 3));
     case_set_int(c, "fill", rng_one_in(r, 3) ? rng_range(r, 1, 2) : 0);
     if (rng_one_in(r, 4)) case_set_int(c, "count", rng_range(r, 1, 20));
-    if (rng_one_in(r, 12)) make_wide(c, r);
+    if (rng_one_in(r, 40)) make_wide(c, r);
+    if (rng_one_in(r, 40)) make_narrow(c, r);
     if (index % 61 == 7) make_long_row(c, r);
     if (case_enum_is(c, "regime", "exact_int")) make_countable(c, r);
 }
@@ -429,8 +440,12 @@ static const struct relation relations[] = {
     {0}};
 
 /* What the kernel declares at the top of its file. */
-static const struct ref_error_model model = {
-    .exp_ulp = 1.0, .div_ulp = 0.5, .mma_k = 16, .rescales_per_key = 1.0 / 32, .rescales_fixed = 1};
+static const struct ref_error_model model = {.exp_ulp = 1.0,
+                                             .div_ulp = 0.5,
+                                             .tensor_core = true,
+                                             .mma_k = 16,
+                                             .p_bf16 = 2,
+                                             .rescales_per_key = 1.0 / 16};
 
 const struct op op_dsa_decode = {
     .name = "glm5next_dsa_mla_decode_fp8",

@@ -277,8 +277,12 @@ static const struct relation relations[] = {
     {0}};
 
 /* The decode kernel's, which also covers the pooling of keys. */
-static const struct ref_error_model model = {
-    .exp_ulp = 1.0, .div_ulp = 0.5, .mma_k = 16, .rescales_per_key = 0.125, .rescales_fixed = 2};
+static const struct ref_error_model model = {.exp_ulp = 1.0,
+                                             .div_ulp = 0.5,
+                                             .tensor_core = true,
+                                             .mma_k = 16,
+                                             .p_bf16 = 2,
+                                             .rescales_per_key = 1.0 / 16};
 
 const struct op op_dsa_pipeline = {
     .name = "dsa_decode_pipeline",
