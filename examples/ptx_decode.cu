@@ -135,7 +135,6 @@ __device__ __forceinline__ void score_tile(Shared &s, const uint32_t (&query)[kP
         s.partial[warp][lane / 4] = d[0];
         s.partial[warp][lane / 4 + 8] = d[2];
     }
-    __syncthreads();
 }
 
 /* Over the lower 16 lanes, which hold a token each; the upper ones mirror them. */
@@ -203,7 +202,6 @@ __device__ __forceinline__ void add_values(Shared &s, float (&sum)[kPart / 16][4
         for (int i = 0; i < 4; i++) sum[step][i] *= rescale;
         mma(sum[step], a, b0, b1);
     }
-    __syncthreads();
 }
 
 __device__ __forceinline__ uint32_t to_bf16(float x)

@@ -85,6 +85,7 @@ for f in corpora/*.txt corpora/regressions/*.txt; do
 done
 step "the page on adding an operation, built and run" mk/test-example-operation.sh "$build"
 step "install, manual page, completion" mk/test-install.sh "$build"
+step "kernels given as source" mk/test-source.sh "$build"
 step "golden vectors" "$build/attest" run corpora/golden/*.safetensors --quiet
 step "attest fuzz, 10 s" "$build/attest" fuzz --budget 10 --quiet --findings "$build/findings"
 step "fuzz smoke" make fuzz-smoke

@@ -119,9 +119,10 @@ if [ -z "${ptx-}" ]; then
 else # an instruction that is not modelled is a call that must not be: only what it means is said
     status=0
     compile 2>"$out.log" || status=$?
-    awk '/call to simt_not_modelled_/ {
-             sub(/call to simt_not_modelled_[0-9_()]* declared with .error. attribute: /, "")
-             print; skip = 2; next
+    awk '/: error: call to .*simt_not_modelled_/ {
+             sub(/call to .*simt_not_modelled_.* declared with .error. attribute: /, "")
+             if (!said[$0]++) print # once, however often it is inlined
+             skip = 2; next
          }
          skip > 0 && !/: (error|warning): / { skip--; next }
          { skip = 0; print }' "$out.log" >&2
