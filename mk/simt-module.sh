@@ -99,14 +99,20 @@ preprocess() { # options
 # Whether asm occurs outside system headers.
 has_asm() {
     awk '/^# [0-9]+ "/ { system_header = $0 ~ /" .*3/; next }
-         !system_header && /(^|[^A-Za-z0-9_])(asm|__asm|__asm__)([^A-Za-z0-9_]|$)/ { found = 1; exit }
+         !system_header && /(^|[^A-Za-z0-9_])(asm|__asm|__asm__)([^A-Za-z0-9_]|$)/ {
+             found = 1
+             exit
+         }
          END { exit !found }' "$out.ii"
 }
 
 preprocess
 if has_asm; then
     ptx=${SIMT_PTX:-$root/build/simt-ptx}
-    [ -x "$ptx" ] || { echo "simt-module.sh: $src has inline PTX, and $ptx is not there" >&2; exit 2; }
+    [ -x "$ptx" ] || {
+        echo "simt-module.sh: $src has inline PTX, and $ptx is not there" >&2
+        exit 2
+    }
     preprocess -include simt_ptx.h
     "$ptx" "$out.ii" >"$out.cxx.ii"
     mv "$out.cxx.ii" "$out.ii"

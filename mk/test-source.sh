@@ -50,8 +50,13 @@ expect 2 "error: PTX instruction 'ex2.unknown.f32' is not modelled on the CPU ba
 
 # What a kernel prints goes to standard error; a warning is said once though two modules are built.
 changed '1i #warning seen\n#include <stdio.h>' bisect_topk.cu
-sed -i 's/    using namespace bisect_topk;/&\n    if (threadIdx.x == 7) printf("here\\n");/' "$stage/bisect_topk.cu"
+sed -i 's/    using namespace bisect_topk;/&\n    if (threadIdx.x == 7) printf("here\\n");/' \
+    "$stage/bisect_topk.cu"
 expect 0 '[block 0,0,0 thread 7,0,0] here' run "$topk" --source "$stage/bisect_topk.cu" --json
-[ "$(grep -c 'warning: seen' "$stage/err")" = 1 ] || { echo "one warning expected"; cat "$stage/err"; exit 1; }
+[ "$(grep -c 'warning: seen' "$stage/err")" = 1 ] || {
+    echo "one warning expected"
+    cat "$stage/err"
+    exit 1
+}
 ! grep -q here "$stage/out" || { echo "the kernel printed into the JSON lines"; exit 1; }
 echo "kernels given as source: ok"
