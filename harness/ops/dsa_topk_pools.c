@@ -1,40 +1,16 @@
 /* dsa_topk_pools: the best pools of each row of scores (ops.md §2). */
-#include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "harness/ops/dsa_common.h"
-#include "ref/formats.h"
+#include "harness/ops/top_scores.h"
 
-enum { STREAM_SCORE = 1, STREAM_KIND = 2 };
 enum { MAX_SELECT = 8192 }; /* 16 bytes of shared memory each: the next power of two has no room */
 
-/* Scores have regimes of their own: what matters is how they tie and where they lie. */
-enum score_regime {
-    SCORES_NORMAL,
-    SCORES_TIES,        /* a dozen different values */
-    SCORES_EQUAL,       /* all the same */
-    SCORES_LOWEST,      /* no candidates: all -FLT_MAX */
-    SCORES_SOME_LOWEST, /* most -FLT_MAX, fewer candidates than wanted */
-    SCORES_RELU,        /* most exactly 0, some above and below */
-    SCORES_ZEROS,       /* +0 and -0, which are equal, and the least subnormals */
-    SCORES_LOW_BITS,    /* neighbours in the last bits */
-    SCORES_SOME_NAN,
-    SCORES_ALL_NAN,  /* with different payloads */
-    SCORES_INFINITE, /* both infinities beside numbers, -FLT_MAX and NaN */
-    SCORES_NEGATIVE,
-    SCORES_SUBNORMAL,
-    SCORES_ASCENDING,
-    SCORES_DESCENDING,
-    SCORES_CUT_TIE, /* one value on both sides of the place where the list ends */
-    SCORES_BITS,    /* any bit pattern */
-    SCORE_REGIMES
-};
 static const char *const regimes[] = {
     "normal",    "ties",      "equal",      "lowest",  "some_lowest", "relu",
     "zeros",     "low_bits",  "some_nan",   "all_nan", "infinite",    "negative",
     "subnormal", "ascending", "descending", "cut_tie", "bits",        NULL};
+enum { SCORE_REGIMES = sizeof regimes / sizeof *regimes - 1 };
 
 static const struct param params[] = {
     {"rows", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "query rows", 1},
@@ -75,88 +51,16 @@ static const struct number numbers[] = {
     {"quick", "pools <= 20000"}, /* enough for relations on the CPU */
 };
 
-static float infinite_score(uint32_t kind, float normal)
-{
-    switch (kind % 7) {
-    case 0:
-        return INFINITY;
-    case 1:
-        return -INFINITY;
-    case 2:
-        return NAN;
-    case 3:
-        return -FLT_MAX;
-    case 4:
-        return FLT_MAX;
-    default:
-        return normal;
-    }
-}
-
-static float zero_score(uint32_t kind)
-{
-    static const uint32_t bits[] = {0, 0x80000000u, 0, 0x80000000u, 1, 0x80000001u};
-    return ref_f32_from_bits(bits[kind % 6]);
-}
-
-/* Score `pool` of the row with this key; `select` is how many are wanted of `pools`. */
-static float score_of(enum score_regime regime, uint64_t seed, uint64_t key, uint32_t pool,
-                      uint32_t pools, uint32_t select)
-{
-    uint64_t at = key << 32 | pool;
-    uint32_t kind = random_u32(seed, STREAM_KIND, at), word = random_u32(seed, STREAM_SCORE, at);
-    float normal = (float)random_normal_from(word);
-    switch (regime) {
-    case SCORES_NORMAL:
-        break;
-    case SCORES_TIES:
-        return (float)(word % 12) * 0.25f - 1;
-    case SCORES_EQUAL:
-        return (float)random_normal_from(random_u32(seed, STREAM_SCORE, key << 32));
-    case SCORES_LOWEST:
-        return -FLT_MAX;
-    case SCORES_SOME_LOWEST:
-        return kind % (pools + 1) < select / 2 + 1 ? normal : -FLT_MAX;
-    case SCORES_RELU:
-        return kind % 16 == 0 ? normal : 0;
-    case SCORES_ZEROS:
-        return zero_score(kind);
-    case SCORES_LOW_BITS:
-        return ref_f32_from_bits(0x3fc00000u + word % 9);
-    case SCORES_SOME_NAN:
-        return kind % 4 ? normal : ref_f32_from_bits(0x7f800001u | word);
-    case SCORES_ALL_NAN:
-        return ref_f32_from_bits(0x7f800001u | word);
-    case SCORES_INFINITE:
-        return infinite_score(kind, normal);
-    case SCORES_NEGATIVE:
-        return -fabsf(normal);
-    case SCORES_SUBNORMAL:
-        return ref_f32_from_bits((word & 0x80000000u) | (word & 0x3ff));
-    case SCORES_ASCENDING:
-        return (float)pool - (float)(kind % 2);
-    case SCORES_DESCENDING:
-        return (float)(pools - pool) - (float)(kind % 2);
-    case SCORES_CUT_TIE:
-        return kind % 3 == 0 ? 1 + fabsf(normal) : kind % 3 == 1 ? 1 : normal - 4;
-    case SCORES_BITS:
-        return ref_f32_from_bits(word);
-    case SCORE_REGIMES:
-        break;
-    }
-    return normal;
-}
-
 static bool fill_scores(const struct filling *f)
 {
     const struct case_line *c = f->c;
     uint32_t pools = case_u32(c, "pools"), scored = case_number_u32(c, "scored");
-    float factor = case_int(c, "halve") ? 0.5f : 1;
+    struct top_scores scores = top_scores_of(c);
+    scores.select = case_u32(c, "select");
+    scores.infinite_of = 7;
     for (uint32_t row = 0; row < f->t->shape[0]; row++) {
         float *at = (float *)(void *)f->t->data + row * f->t->shape[1];
-        for (uint32_t pool = 0; pool < pools; pool++)
-            at[pool] = factor * score_of((enum score_regime)case_int(c, "regime"), case_seed(c),
-                                         dsa_row_key(c, row), pool, pools, case_u32(c, "select"));
+        top_scores_row(&scores, dsa_row_key(c, row), pools, at);
         for (uint32_t pool = pools; pool < scored; pool++) at[pool] = NAN;
     }
     return true;

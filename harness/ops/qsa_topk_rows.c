@@ -1,40 +1,14 @@
 /* qsa_topk_rows: the best visible blocks of each row, in a strict order (ops.md §1). */
-#include <float.h>
 #include <math.h>
 
-#include "harness/case/random.h"
 #include "harness/ops/qsa_common.h"
-#include "ref/formats.h"
+#include "harness/ops/top_scores.h"
 
-enum { STREAM_SCORE = 1, STREAM_KIND = 2 };
-
-/* Scores have regimes of their own: what matters is how they tie and where they lie. */
-enum score_regime {
-    SCORES_NORMAL,
-    SCORES_RELU_TIES,  /* exactly 0 but for one in 16 */
-    SCORES_FEW_VALUES, /* a dozen different ones */
-    SCORES_EQUAL,      /* all the same */
-    SCORES_CUT_TIE,    /* one value on both sides of the place where the list ends */
-    SCORES_ZEROS,      /* +0 and -0, which are equal, and the least subnormals */
-    SCORES_LOW_BITS,   /* neighbours in the last bits */
-    SCORES_TOP_BITS,   /* alike in the low bits, a few different exponents */
-    SCORES_SOME_NAN,
-    SCORES_ALL_NAN,   /* with different payloads */
-    SCORES_INFINITE,  /* both infinities beside numbers, -FLT_MAX and NaN */
-    SCORES_LOWEST,    /* all -FLT_MAX */
-    SCORES_MINUS_INF, /* -inf but for one in 8 */
-    SCORES_NEGATIVE,
-    SCORES_SUBNORMAL,
-    SCORES_ASCENDING,
-    SCORES_DESCENDING,
-    SCORES_LAST_BEST, /* the best block is the last one, the rest are equal */
-    SCORES_BITS,      /* any bit pattern */
-    SCORE_REGIMES
-};
 static const char *const regimes[] = {
     "normal",    "relu_ties", "few_values", "equal",     "cut_tie", "zeros",     "low_bits",
     "top_bits",  "some_nan",  "all_nan",    "infinite",  "lowest",  "minus_inf", "negative",
     "subnormal", "ascending", "descending", "last_best", "bits",    NULL};
+enum { SCORE_REGIMES = sizeof regimes / sizeof *regimes - 1 };
 
 static const struct param params[] = {
     {"rows", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "query rows", 1},
@@ -66,94 +40,18 @@ static const struct number numbers[] = {
     {"quick", "(first_pos + rows + 1)/ratio <= 20000"}, /* enough for relations on the CPU */
 };
 
-static float infinite_score(uint32_t kind, float normal)
-{
-    static const float others[] = {INFINITY, -INFINITY, NAN, -FLT_MAX, FLT_MAX};
-    return kind % 8 < 5 ? others[kind % 8] : normal;
-}
-
-static float zero_score(uint32_t kind)
-{
-    static const uint32_t bits[] = {0, 0x80000000u, 0, 0x80000000u, 1, 0x80000001u};
-    return ref_f32_from_bits(bits[kind % 6]);
-}
-
-/* The row at a position, with its visible blocks. */
-struct row {
-    enum score_regime regime;
-    uint64_t seed, pos;
-    uint32_t complete;
-};
-
-static float score_of(const struct row *row, uint32_t block)
-{
-    uint64_t at = row->pos << 32 | block;
-    uint32_t kind = random_u32(row->seed, STREAM_KIND, at);
-    uint32_t word = random_u32(row->seed, STREAM_SCORE, at);
-    float normal = (float)random_normal_from(word), one;
-    switch (row->regime) {
-    case SCORES_NORMAL:
-        break;
-    case SCORES_RELU_TIES:
-        return kind % 16 ? 0 : fabsf(normal);
-    case SCORES_FEW_VALUES:
-        return (float)(word % 12) * 0.25f - 1;
-    case SCORES_EQUAL:
-        one = (float)random_normal_from(random_u32(row->seed, STREAM_SCORE, row->pos << 32));
-        return one;
-    case SCORES_CUT_TIE:
-        return kind % 3 ? kind % 3 == 1 ? 1 : normal - 4 : 1 + fabsf(normal);
-    case SCORES_ZEROS:
-        return zero_score(kind);
-    case SCORES_LOW_BITS:
-        return ref_f32_from_bits(0x3fc00000u + word % 9);
-    case SCORES_TOP_BITS:
-        return ref_f32_from_bits((kind % 5 << 23) + 0x3f812345u);
-    case SCORES_SOME_NAN:
-        return kind % 4 ? normal : ref_f32_from_bits(0x7f800001u | word);
-    case SCORES_ALL_NAN:
-        return ref_f32_from_bits(0x7f800001u | word);
-    case SCORES_INFINITE:
-        return infinite_score(kind, normal);
-    case SCORES_LOWEST:
-        return -FLT_MAX;
-    case SCORES_MINUS_INF:
-        return kind % 8 ? -INFINITY : normal;
-    case SCORES_NEGATIVE:
-        return -fabsf(normal);
-    case SCORES_SUBNORMAL:
-        return ref_f32_from_bits((word & 0x80000000u) | (word & 0x3ff));
-    case SCORES_ASCENDING:
-        return (float)block - (float)(kind % 2);
-    case SCORES_DESCENDING:
-        return (float)(row->complete - block) - (float)(kind % 2);
-    case SCORES_LAST_BEST:
-        return block + 1 == row->complete ? 0.5f : 0.25f;
-    case SCORES_BITS:
-        return ref_f32_from_bits(word);
-    case SCORE_REGIMES:
-        break;
-    }
-    return normal;
-}
-
 /* Columns that a row does not see are poison: a large one would win. */
-static void fill_row(const struct case_line *c, uint32_t index, float *out)
-{
-    uint64_t pos = (uint64_t)case_u32(c, "pos") + index;
-    struct row row = {.regime = (enum score_regime)case_int(c, "regime"),
-                      .seed = case_seed(c),
-                      .pos = pos,
-                      .complete = (uint32_t)qsa_complete(pos, case_u32(c, "ratio"))};
-    float factor = case_int(c, "halve") ? 0.5f : 1;
-    for (uint32_t b = 0; b < row.complete; b++) out[b] = factor * score_of(&row, b);
-    for (uint32_t b = 0; b < case_u32(c, "append"); b++) out[row.complete + b] = NAN;
-}
-
 static bool fill_scores(const struct filling *f)
 {
-    for (uint32_t row = 0; row < f->t->shape[0]; row++)
-        fill_row(f->c, row, (float *)(void *)f->t->data + row * f->t->shape[1]);
+    struct top_scores scores = top_scores_of(f->c);
+    scores.infinite_of = 8;
+    for (uint64_t row = 0; row < f->t->shape[0]; row++) {
+        uint64_t pos = case_u32(f->c, "pos") + row;
+        uint32_t complete = (uint32_t)qsa_complete(pos, case_u32(f->c, "ratio"));
+        float *at = (float *)(void *)f->t->data + row * f->t->shape[1];
+        top_scores_row(&scores, pos, complete, at);
+        for (uint32_t b = 0; b < case_u32(f->c, "append"); b++) at[complete + b] = NAN;
+    }
     return true;
 }
 
