@@ -51,7 +51,9 @@ static void put_number(const struct place *place, struct value v, void *argument
     int64_t i = v.real ? (int64_t)v.r : v.i;
     float f = (float)v.r;
     uint32_t u = i < 0 ? 0 : i > UINT32_MAX ? UINT32_MAX : (uint32_t)i;
-    int32_t s = i < INT32_MIN ? INT32_MIN : i > INT32_MAX ? INT32_MAX : (int32_t)i;
+    /* Signed ones are cast, as a caller would: so a predicate meets vectors with negative
+     * numbers. */
+    int32_t s = (int32_t)i;
     uint64_t wide = i < 0 ? 0 : (uint64_t)i;
     if (place->type == PLACE_U32) memcpy(at, &u, sizeof u);
     if (place->type == PLACE_I32) memcpy(at, &s, sizeof s);

@@ -86,7 +86,8 @@ static bool read_name(struct parser *p, char name[NAME_MAX_BYTES])
 static const struct param *find_key(const struct op *op, const char *name)
 {
     for (uint32_t i = 0; i < op->n_params; i++) {
-        if (!strcmp(op->params[i].key, name)) return &op->params[i];
+        const char *key = op->params[i].key;
+        if (key[0] == name[0] && !strcmp(key, name)) return &op->params[i];
     }
     return NULL;
 }
@@ -174,7 +175,8 @@ static bool name_value(struct parser *p, char *name, struct value *v)
     const char *bound = assignment_find(p->s.bindings, name);
     if (bound) return bound_value(p, bound, v);
     for (uint32_t i = p->visible; i-- > 0;) {
-        if (!strcmp(op->numbers[i].name, name)) return number_value(p, i, v);
+        const char *number = op->numbers[i].name;
+        if (number[0] == name[0] && !strcmp(number, name)) return number_value(p, i, v);
     }
     if (!strcmp(name, "num_pages")) {
         *v = integer(p->s.in && p->s.in->pages ? p->s.in->pages->num_pages : 0);

@@ -2,9 +2,9 @@
  *
  *     heads + dead        ceil(rows/16)*16        width < 0 ? topk + kpool - 1 : width
  *
- * C's operators on 64-bit integers, which saturate instead of overflowing; a quotient by 0 is 0 (the
- * predicates refuse what divides by it). A real key makes the expression real. What a name means, the
- * first of these that there is:
+ * C's operators on 64-bit integers, which saturate instead of overflowing; a quotient by 0 is 0
+ * (the predicates refuse what divides by it). A real key makes the expression real. What a name
+ * means, the first of these that there is:
  *   a name that the step at hand binds (op.h): the expression behind it, in the operation's names
  *   row            the row that a relation asks about
  *   new.KEY        a key of the changed case of a relation
@@ -12,10 +12,11 @@
  *   a number of the operation's table (op.h), declared before the one that names it
  *   num_pages      pages of the cache; 0 before there is an instance
  *   KEY            a key of the case; an enum's index, a list's length
- * Functions: min, max, sqrt, ldexp(x, n), pow2(n): the least power of two not below n; ceil(a/b);
- * item(LIST, i, otherwise): element i of a list that repeats, of an empty one the third argument;
- * where there is a random stream draw(low, high), one_in(n) and edge(low, high, around).
- * Only what decides the value is drawn: the branch of ?: that is taken, && and || from the left. */
+ * Functions: min, max, sqrt, ldexp(x, n), pow2(n): the least power of two not below n;
+ * ceil(a/b); item(LIST, i, otherwise): element i of a list that repeats, of an empty one the
+ * third argument; where there is a random stream draw(low, high), one_in(n) and edge(low, high,
+ * around). Only what decides the value is drawn: the branch of ?: that is taken, && and || from
+ * the left. */
 #ifndef ATTEST_EXPRESSION_H
 #define ATTEST_EXPRESSION_H
 
@@ -61,8 +62,8 @@ int64_t expression_int(const struct scope *s, const char *text);
 /* The value in a case and nothing else. */
 int64_t case_number(const struct case_line *c, const char *text);
 uint32_t case_number_u32(const struct case_line *c, const char *text); /* cut to its range */
-/* Carries out "key = expression, key = expression, ..." on `target`, a copy of s->c. Right sides see
- * s->c; for an enum key the names of its values, too. */
+/* Carries out "key = expression, key = expression, ..." on `target`, a copy of s->c. Right sides
+ * see s->c; for an enum key the names of its values, too. */
 bool expression_assign(const struct scope *s, const char *text, struct case_line *target,
                        char *error, size_t error_size);
 /* The text behind "name =" in a list of assignments; NULL: none. */

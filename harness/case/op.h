@@ -1,8 +1,8 @@
-/* One descriptor an operation, as data where data can say it: keys of a case, numbers, arrays, the
- * kernels it runs and what their arguments are, relations. From it follow the command line, allocation,
- * poison, launch, refusals, comparison, minimiser, fuzz target, dictionary and docs. What is
- * particular is code: how arrays are filled, which cases are drawn.
- * A pipeline is an operation with several kernels. */
+/* One descriptor an operation, as data where data can say it: keys of a case, numbers, arrays,
+ * the kernels it runs and what their arguments are, relations. From it follow the command line,
+ * allocation, poison, launch, refusals, comparison, minimiser, fuzz target, dictionary and docs.
+ * What is particular is code: how arrays are filled, which cases are drawn. A pipeline is an
+ * operation with several kernels. */
 #ifndef ATTEST_OP_H
 #define ATTEST_OP_H
 
@@ -35,8 +35,8 @@ struct relation {
     enum relation_kind kind;
     const char *when;   /* expression: to which cases it applies; NULL: to all */
     const char *change; /* "key = expression, ...": the changed case; may draw */
-    /* Expression: which row (first output dimension) of the base run equals row `row` of the changed
-     * run; negative for none. NULL: the same row. */
+    /* Expression: which row (first output dimension) of the base run equals row `row` of the
+     * changed run; negative for none. NULL: the same row. */
     const char *base_row;
     const char *outputs; /* "out, lists": those it speaks about; NULL: all */
 };
@@ -74,8 +74,8 @@ struct array {
     bool loose;
 };
 
-/* A kernel that an operation runs. Names of the interface mean what `bindings` say ("n_heads = heads
- * + dead, q_out = q_index"), else the number, key or array of the same name. */
+/* A kernel that an operation runs. Names of the interface mean what `bindings` say ("n_heads =
+ * heads + dead, q_out = q_index"), else the number, key or array of the same name. */
 struct step {
     const struct interface *kernel;
     const char *bindings;
@@ -111,8 +111,8 @@ struct op {
     void (*sample)(struct case_line *c, struct rng *r, enum tier tier, uint64_t index);
     /* Sets in->pages, before the arrays are made. False: out of memory. NULL: no paged cache. */
     bool (*lay_out)(const struct case_line *c, struct instance *in);
-    /* Fills what no single array's `fill` can. Everything that must not matter is filled according to
-     * in->poison. False: out of memory. NULL: nothing is left. */
+    /* Fills what no single array's `fill` can. Everything that must not matter is filled
+     * according to in->poison. False: out of memory. NULL: nothing is left. */
     bool (*fill)(const struct case_line *c, struct instance *in);
     /* After the oracle: bounds of a case whose result is known better, say exactly. */
     void (*sharpen)(const struct case_line *c, const struct instance *in, struct expected *e);
@@ -152,8 +152,8 @@ enum gpu_status op_launch(const struct gpu_target *targets, const struct case_li
  * the stage before it really produced. */
 void op_oracle(const struct case_line *c, const struct instance *in,
                const struct ref_error_model *model, const uint8_t *const *got, struct expected *e);
-/* Draws a geometry that may break any rule, for refusal agreement: a random case with up to two keys
- * of `wild` absurd. */
+/* Draws a geometry that may break any rule, for refusal agreement: a random case with up to two
+ * keys of `wild` absurd. */
 void op_sample_wild(struct case_line *c, struct rng *r);
 /* The changed case of a relation; false if this case has nothing to change. */
 bool relation_edit(const struct relation *relation, const struct case_line *base, struct rng *r,
@@ -162,8 +162,8 @@ int64_t relation_base_row(const struct relation *relation, const struct case_lin
                           const struct case_line *changed, int64_t row);
 bool relation_covers(const struct relation *relation, const char *output);
 
-/* Whether the tables fit each other: every name is known, every argument bound, every shape complete.
- * False with what does not. */
+/* Whether the tables fit each other: every name is known, every argument bound, every shape
+ * complete. False with what does not. */
 bool op_check_tables(const struct op *op, char *error, size_t error_size);
 
 /* Room for the values of an array that has them. */

@@ -1,5 +1,5 @@
-/* Scores for the operations that select the best of a row. What matters is how they tie and where they
- * lie, so they have regimes of their own. */
+/* Scores for the operations that select the best of a row. What matters is how they tie and
+ * where they lie, so they have regimes of their own. */
 #ifndef ATTEST_OPS_TOP_SCORES_H
 #define ATTEST_OPS_TOP_SCORES_H
 
