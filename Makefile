@@ -175,7 +175,8 @@ FUZZ_BIN := $(FUZZ_TARGETS:%=$(B)/fuzz_%)
 FUZZ_OBJ := $(call obj,$(FUZZ_SRC)) \
     $(filter-out $(B)/obj/harness/cli/%.o $(B)/obj/harness/report/%.o,$(LIB_OBJ))
 ifeq ($(CONFIG),fuzz)
-$(call obj,$(REF_SRC) $(GPU_SRC) $(wildcard harness/ops/*.c) harness/case/expected.c \
+$(call obj,$(REF_SRC) $(GPU_SRC) $(wildcard harness/ops/*.c harness/case/described*.c) \
+    harness/case/cache.c harness/case/expected.c harness/case/expression.c \
     harness/case/instance.c harness/judge/compare.c harness/judge/judge.c harness/run/run.c \
     harness/verify/verify.c): \
     CFLAGS += -fno-sanitize-coverage=trace-cmp
