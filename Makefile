@@ -246,7 +246,7 @@ install: ## install for all users: make install PREFIX=/usr/local DESTDIR=
 	install -m 644 $(SIMT_SO) $(HOME_DIR)/build/$(CONFIG)/simt/
 	for f in $(wildcard $(B)/cuda/*.fatbin); do \
 	    install -m 644 $$f $(HOME_DIR)/build/$(CONFIG)/cuda/ || exit 1; done
-	install mk/simt-module.sh $(HOME_DIR)/mk/
+	install mk/simt-module.sh mk/torch_peers.py $(HOME_DIR)/mk/
 	install -m 644 gpu/simt/rewrite.awk $(HOME_DIR)/gpu/simt/
 	cp -R gpu/simt/include/. $(HOME_DIR)/gpu/simt/include/
 	install -m 644 $(wildcard kernels/*.cuh) $(HOME_DIR)/kernels/

@@ -10,7 +10,7 @@
 #include "gpu/cuda/cuda_time.h"
 #include "harness/run/run.h"
 
-enum { SETS_MAX = 32, SAMPLES_MAX = 31, SAMPLES_MIN = 3, LAUNCHES_MAX = 256 };
+enum { SETS_MAX = 32, SAMPLES_MAX = 31, SAMPLES_MIN = 5, LAUNCHES_MAX = 256 };
 enum { RATE_BLOCKS_PER_SM = 16, RATE_THREADS = 256, RATE_CHAINS = 8, RATE_TRIES = 5 };
 enum { MMA_MULTIPLY_ADDS = 16 * 8 * 16, COPY_BYTES = 512 << 20, COPIES = 10 };
 static const double sample_ms = 2, case_ms = 500;
@@ -267,10 +267,13 @@ bool bench_measure_rates(struct verify_context *x, struct bench_rates *rates, st
     return copy_rate(x, &rates->bytes, r) && arithmetic_rates(x, rates, r);
 }
 
-double bench_limit_seconds(const struct bench_work *work, const struct bench_rates *rates)
+struct bench_limit bench_limit_of(const struct bench_work *work, const struct bench_rates *rates)
 {
     double rate = work->unit == BENCH_MATRIX ? rates->matrix : rates->f32;
-    double memory = rates->bytes > 0 ? work->bytes / rates->bytes : 0;
-    double arithmetic = work->operations > 0 && rate > 0 ? work->operations / rate : 0;
-    return fmax(memory, arithmetic);
+    struct bench_limit limit = {0, 0, 0, "memory"};
+    if (rates->bytes > 0) limit.memory_us = 1e6 * work->bytes / rates->bytes;
+    if (work->operations > 0 && rate > 0) limit.arithmetic_us = 1e6 * work->operations / rate;
+    if (limit.arithmetic_us > limit.memory_us) limit.bound = "arithmetic";
+    limit.us = fmax(limit.memory_us, limit.arithmetic_us);
+    return limit;
 }

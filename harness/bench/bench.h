@@ -15,7 +15,7 @@ struct bench_rates {
 };
 
 struct bench_time {
-    double median_us, least_us, most_us; /* a launch */
+    double median_us, least_us, most_us; /* a launch; the spread is from the least to the most */
     uint32_t samples, launches;          /* of a sample, back to back in one graph */
     uint32_t sets;                       /* of buffers that take turns */
     bool cold; /* the sets touch more than twice the L2: what a launch reads is not there */
@@ -28,7 +28,11 @@ bool bench_measure_rates(struct verify_context *context, struct bench_rates *rat
  * VERDICT_REFUSED, a finding of the launch, or an error. */
 bool bench_case(struct verify_context *context, const struct case_line *c, struct bench_work *work,
                 struct bench_time *time, struct result *result);
-/* Seconds that no implementation on this device can beat for the counted work, by what was
- * measured: memory or arithmetic, whichever takes longer. 0 if nothing was measured. */
-double bench_limit_seconds(const struct bench_work *work, const struct bench_rates *rates);
+/* What no implementation on this device can beat for the counted work, by the rates measured: the
+ * longer of the two times binds. 0 if nothing was measured. */
+struct bench_limit {
+    double memory_us, arithmetic_us, us;
+    const char *bound; /* "memory" or "arithmetic" */
+};
+struct bench_limit bench_limit_of(const struct bench_work *work, const struct bench_rates *rates);
 #endif

@@ -106,7 +106,15 @@ Test(bench, limit_is_the_longer_of_both)
     struct bench_rates rates = {.bytes = 100, .f32 = 10, .matrix = 1000};
     struct bench_work moves = {300, 0, BENCH_BYTES}, f32 = {300, 70, BENCH_F32};
     struct bench_work matrix = {300, 70, BENCH_MATRIX};
-    cr_expect_eq(bench_limit_seconds(&moves, &rates), 3);
-    cr_expect_eq(bench_limit_seconds(&f32, &rates), 7);
-    cr_expect_eq(bench_limit_seconds(&matrix, &rates), 3);
+    struct bench_limit limit = bench_limit_of(&moves, &rates);
+    cr_expect_eq(limit.us, 3e6);
+    cr_expect_str_eq(limit.bound, "memory");
+    limit = bench_limit_of(&f32, &rates);
+    cr_expect_eq(limit.us, 7e6);
+    cr_expect_eq(limit.memory_us, 3e6);
+    cr_expect_str_eq(limit.bound, "arithmetic");
+    limit = bench_limit_of(&matrix, &rates);
+    cr_expect_eq(limit.us, 3e6);
+    cr_expect_eq(limit.arithmetic_us, 70e3);
+    cr_expect_str_eq(limit.bound, "memory");
 }

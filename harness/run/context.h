@@ -5,6 +5,7 @@
 #include "harness/case/item.h"
 #include "harness/case/op.h"
 #include "harness/judge/departures.h"
+#include "harness/run/phases.h"
 
 /* Lives as long as the process that verifies. */
 struct verify_context {
@@ -22,6 +23,7 @@ struct verify_context {
     bool diagnose;           /* after a failure, ask the instrumented module for its cause (simt) */
     struct departures known; /* what the kernel's author declared */
     const struct captured_item *item; /* its tensors replace the generated ones; NULL otherwise */
+    struct phase_clock *phases;       /* where the time goes; NULL: nobody asks */
     struct gpu_device *device;        /* opened on first use; closed with verify_close */
 };
 #endif

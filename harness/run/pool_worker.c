@@ -63,6 +63,12 @@ static void *serve(void *argument)
     return NULL;
 }
 
+void worker_keep_memory(void)
+{
+    mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
+    mallopt(M_TRIM_THRESHOLD, 4 * KEPT_BYTES);
+}
+
 /* Pipes stay open to the end: a thread that has left must not look like a process that died. */
 static _Noreturn void child_main(struct server *servers, uint32_t n)
 {
@@ -71,8 +77,7 @@ static _Noreturn void child_main(struct server *servers, uint32_t n)
     uint32_t started = 0;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGINT, SIG_IGN);
-    mallopt(M_MMAP_THRESHOLD, KEPT_BYTES);
-    mallopt(M_TRIM_THRESHOLD, 4 * KEPT_BYTES);
+    worker_keep_memory();
     if (n == 1) {
         serve(servers);
         _exit(0);

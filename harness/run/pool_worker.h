@@ -46,4 +46,6 @@ enum arrival worker_receive(struct worker *w);
 /* Closes the pipe by which jobs come: the worker leaves when it is done. */
 void worker_dismiss(struct worker *w);
 void worker_close(struct worker *w);
+/* Settings of the allocator for a process that does one case after another. */
+void worker_keep_memory(void);
 #endif

@@ -12,7 +12,10 @@ enum { FILL_CHUNK_BYTES = 1 << 16, COPY_CHUNK_BYTES = 1 << 20 };
 bool run_build(const struct verify_context *x, const struct case_line *c, struct instance *in,
                   struct result *r)
 {
-    if (!op_build(c, in))
+    enum phase before = phase_begin(x->phases, PHASE_BUILD);
+    bool built = op_build(c, in);
+    phase_end(x->phases, before);
+    if (!built)
         return result_fail(r, VERDICT_ERROR, "memory", "  no memory to build the case\n");
     for (uint32_t i = 0; x->item && i < x->item->n_overrides; i++) {
         const struct override *o = &x->item->overrides[i];
@@ -285,12 +288,16 @@ bool run_start(struct verify_context *x, const struct case_line *c, const struct
     struct gpu_target targets[OP_MODULES_MAX];
     struct gpu_report report = {{0}, {0}};
     *run = (struct started){.in = in, .options = o};
-    if (!open_device(x, o, true, r) || !load_targets(x, c->op, o->trace, targets, r) ||
-        !run_buffers_make(x, in, o, run->buffers, r))
-        return false;
+    enum phase before = phase_begin(x->phases, PHASE_BUFFERS);
+    bool ready = open_device(x, o, true, r) && load_targets(x, c->op, o->trace, targets, r) &&
+                 run_buffers_make(x, in, o, run->buffers, r);
+    phase_end(x->phases, before);
+    if (!ready) return false;
+    before = phase_begin(x->phases, PHASE_LAUNCH);
     double start = now();
     enum gpu_status status = op_launch(targets, c, in, run->buffers, &report);
     r->kernel_seconds += now() - start;
+    phase_end(x->phases, before);
     if (status == GPU_OK) return true;
     run_buffers_free(x, in, run->buffers);
     return backend_failed(r, status, &report);
@@ -301,12 +308,18 @@ bool run_finish(struct verify_context *x, struct started *run, struct outputs *o
 {
     struct gpu_report report = {{0}, {0}};
     memset(out, 0, sizeof *out);
+    enum phase before = phase_begin(x->phases, PHASE_LAUNCH);
     double start = now();
     enum gpu_status status = x->backend->finish(x->device, &report);
     r->kernel_seconds += now() - start;
+    phase_end(x->phases, before);
+    before = phase_begin(x->phases, PHASE_COLLECT);
     bool fine = status == GPU_OK ? collect(x, run->in, run->buffers, run->options, out, r)
                                  : backend_failed(r, status, &report);
+    phase_end(x->phases, before);
+    before = phase_begin(x->phases, PHASE_BUFFERS);
     run_buffers_free(x, run->in, run->buffers);
+    phase_end(x->phases, before);
     if (!fine) outputs_free(out);
     return fine;
 }

@@ -13,7 +13,7 @@ enum option_id {
     OPT_TIMEOUT, OPT_WATCHDOG, OPT_JSON, OPT_NO_TRACE, OPT_NO_RELATIONS, OPT_QUIET, OPT_BACKEND,
     OPT_REPORT, OPT_MODULE, OPT_SOURCE, OPT_KERNEL, OPT_MODEL, OPT_MINIMIZE, OPT_BUDGET,
     OPT_STATE, OPT_FINDINGS, OPT_EDITS, OPT_PROCESSES, OPT_KNOWN,
-    OPT_RANDOM
+    OPT_RANDOM, OPT_CHECKER, OPT_AGAINST
 };
 
 /* Groups of commands that take the same options. */
@@ -27,14 +27,14 @@ static const struct {
     const char *commands; /* that take it, separated by blanks */
     const char *help;
 } table[] = {
-    {OPT_CASES, "cases", "N", "verify broken", "random cases an operation (default 500; decode twice that)"},
-    {OPT_SEED, "seed", "S", "verify fuzz broken fences",
+    {OPT_CASES, "cases", "N", "verify broken bench", "random cases an operation (default 500; decode twice that)"},
+    {OPT_SEED, "seed", "S", "verify fuzz broken fences bench",
      "seed of the choice of cases and of their data (default 1)"},
-    {OPT_JOBS, "jobs", "N", POOLED, "cases in work at a time (default: one a core)"},
+    {OPT_JOBS, "jobs", "N", POOLED " bench", "cases in work at a time (default: one a core)"},
     {OPT_PROCESSES, "processes", "N", "verify run fuzz",
      "processes that share the cases in work on a GPU (default 1; CPU: always one each)"},
     {OPT_BACKEND, "backend", "NAME", LAUNCHING, "simt (on the CPU) or cuda"},
-    {OPT_TIER, "tier", "NAME", "verify fuzz broken", "quick (default) or full: larger geometries"},
+    {OPT_TIER, "tier", "NAME", "verify fuzz broken bench", "quick (default) or full: larger geometries"},
     {OPT_JSON, "json", NULL, "verify run broken fences bench",
      "one JSON object a line on standard output, no table"},
     {OPT_REPORT, "report", "FILE", "verify run", "write a Markdown report"},
@@ -45,9 +45,9 @@ static const struct {
     {OPT_SHARD, "shard", "I/N", "verify run", "do only the I-th of N parts of the run, I from 0"},
     {OPT_TIMEOUT, "timeout", "S", POOLED, "seconds a case may take (default 120)"},
     {OPT_WATCHDOG, "watchdog", "MS", LAUNCHING, "milliseconds a launch may take (default 20000)"},
-    {OPT_NO_TRACE, "no-trace", NULL, "verify run fuzz minimize broken",
+    {OPT_NO_TRACE, "no-trace", NULL, "verify run fuzz minimize broken bench",
      "leave out the instrumented run of the CPU backend"},
-    {OPT_NO_RELATIONS, "no-relations", NULL, "verify run fuzz minimize broken",
+    {OPT_NO_RELATIONS, "no-relations", NULL, "verify run fuzz minimize broken bench",
      "leave out the metamorphic relations"},
     {OPT_MODULE, "module", "FILE", ONE_KERNEL,
      "kernels from elsewhere: .so for simt; cubin, fatbin, PTX for cuda"},
@@ -67,6 +67,10 @@ static const struct {
     {OPT_STATE, "state", "FILE", "fuzz", "go on from FILE where there is one, and keep it up to date"},
     {OPT_FINDINGS, "findings", "DIR", "fuzz", "where findings are written (default findings)"},
     {OPT_EDITS, "edits", "DIR", "broken", "edits of this folder, their modules beside them"},
+    {OPT_CHECKER, "checker", NULL, "bench",
+     "where the time of checking a case goes, instead of the kernels' own"},
+    {OPT_AGAINST, "against", "FILE", "bench",
+     "compare with an earlier run's JSON lines; `torch`: with what PyTorch takes"},
     {OPT_QUIET, "quiet", NULL, POOLED, "no progress, only failures and the last lines"},
 };
 enum { TABLE_SIZE = sizeof table / sizeof *table };
@@ -220,6 +224,8 @@ static bool apply(enum option_id id, const char *text, struct options *o)
     case OPT_NO_TRACE: return o->no_trace = true;
     case OPT_NO_RELATIONS: return o->no_relations = true;
     case OPT_QUIET: return o->quiet = true;
+    case OPT_CHECKER: return o->checker = true;
+    case OPT_AGAINST: o->against = text; return true;
     case OPT_MINIMIZE: return o->minimize = true;
     case OPT_BUDGET: return seconds("budget", text, &o->budget_s);
     case OPT_REPORT: o->report = text; return true;
@@ -376,6 +382,13 @@ bool options_wishes(const char *text, struct options *o, char *error, size_t siz
         }
     }
     return true;
+}
+
+bool options_given(const struct options *o, const char *name)
+{
+    size_t i = 0;
+    while (strcmp(table[i].name, name)) i++;
+    return o->given & given_bit(table[i].id);
 }
 
 bool options_no_words(const struct options *o, const char *command)

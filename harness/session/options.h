@@ -16,8 +16,9 @@ struct options {
     uint32_t jobs, processes, repeats, shard, shards, watchdog_ms, random;
     double timeout_s, budget_s;
     enum tier tier;
-    bool json, no_trace, no_relations, quiet, minimize, backend_given;
+    bool json, no_trace, no_relations, quiet, minimize, checker, backend_given;
     const char *backend, *report, *state, *findings, *edits, *module, *source, *kernel_map, *known;
+    const char *against;
     struct ref_error_model model;
     bool model_given;
     const char *model_text; /* as given; NULL without */
@@ -35,6 +36,8 @@ bool options_wishes(const char *text, struct options *o, char *error, size_t err
 /* The flags a replay needs to run the same kernel in the same way, each behind a blank, quoted for a
  * shell: backend, module or source, entry point, error model. */
 void options_replay_flags(const struct options *o, char *text, size_t size);
+/* Whether the command line gave the option of that name, which must be one. */
+bool options_given(const struct options *o, const char *name);
 /* False after printing that the command takes no argument, where there is one. */
 bool options_no_words(const struct options *o, const char *command);
 /* Prints the options that the command takes. */

@@ -17,7 +17,6 @@
 #include "harness/session/summary.h"
 #include "harness/verify/case_worker.h"
 
-enum { TRACE_EVERY = 3 };
 
 struct session {
     const struct plan *plan;
@@ -83,7 +82,7 @@ static bool work(void *shared, void **state, uint64_t index, struct result *r)
         return true;
     }
     w->context.trace = !s->options->no_trace && s->context.backend == &gpu_backend_simt &&
-                       (s->plan->texts || job.index % TRACE_EVERY == 0);
+                       (s->plan->texts || job.index % VERIFY_TRACE_EVERY == 0);
     const struct captured_item *item =
         s->plan->items && !job.op ? s->plan->items[job.index] : NULL;
     if (item) captured_verify(&w->context, item, r);

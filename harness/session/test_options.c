@@ -26,7 +26,7 @@ Test(options, of_another_command_is_refused)
 {
     const char *words[] = {"run", "qsa_score:hd=32", "--cases", "4"};
     fails_with(4, words,
-               "attest: --cases is for verify broken, not for run; `attest run --help` "
+               "attest: --cases is for verify broken bench, not for run; `attest run --help` "
                "lists its options\n");
 }
 

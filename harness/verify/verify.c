@@ -245,7 +245,9 @@ static bool launch_second(struct verify_context *x, const struct case_line *c,
         run_abandon(x, &run);
         return result_fail(r, VERDICT_ERROR, "memory", "  no memory for the oracle\n");
     }
+    enum phase before = phase_begin(x->phases, PHASE_ORACLE);
     op_oracle(c, in, x->model ? x->model : c->op->model, (const uint8_t *const *)a->dense, e);
+    phase_end(x->phases, before);
     return run_finish(x, &run, &b->out, r);
 }
 
@@ -307,6 +309,7 @@ static bool check_outputs(struct verify_context *x, const struct case_line *c,
     struct result *to;
     memset(e, 0, sizeof e);
     bool fine = launch_second(x, c, in, out, second, e, r);
+    enum phase before = phase_begin(x->phases, PHASE_COMPARE);
     if (fine) {
         mend_outputs(x, in, e, &first_run, out, r);
         mend_outputs(x, &second->in, e, &second->options, &second->out, r);
@@ -319,8 +322,13 @@ static bool check_outputs(struct verify_context *x, const struct case_line *c,
         add_later(r, to);
         if (!fine && x->diagnose) diagnose(x, c, in, out, e, r);
     }
+    phase_end(x->phases, before);
+    before = phase_begin(x->phases, PHASE_TRACED);
     if (fine && x->trace) fine = check_access(x, c, in, out, e, r);
+    phase_end(x->phases, before);
+    before = phase_begin(x->phases, PHASE_RELATIONS);
     if (fine && x->relations) fine = relations_hold(x, c, in, out, e, &first_run, r);
+    phase_end(x->phases, before);
     expected_free(e);
     return fine;
 }
@@ -354,6 +362,7 @@ void verify_case(struct verify_context *x, const struct case_line *c, struct res
     memset(r, 0, sizeof *r);
     r->verdict = VERDICT_ERROR;
     clock_gettime(CLOCK_MONOTONIC, &start);
+    phases_start(x->phases);
     instance_init(&in, POISON_NAN);
     if (admitted(c, NULL, r) && run_build(x, c, &in, r) && admitted(c, &in, r) &&
         check_launches(x, c, &in, r))
@@ -362,6 +371,7 @@ void verify_case(struct verify_context *x, const struct case_line *c, struct res
         result_fail(r, VERDICT_ERROR, "nothing-compared",
                     "  the case gave nothing to compare: it proves nothing\n");
     instance_free(&in);
+    phases_stop(x->phases);
     clock_gettime(CLOCK_MONOTONIC, &end);
     r->seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
 }

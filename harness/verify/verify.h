@@ -5,6 +5,9 @@
 #include "harness/judge/result.h"
 #include "harness/run/context.h"
 
+/* Of a run's drawn cases every third has the instrumented run too. */
+enum { VERIFY_TRACE_EVERY = 3 };
+
 /* Runs one case. Never exits; a crash of the process is the caller's to handle. */
 void verify_case(struct verify_context *context, const struct case_line *c, struct result *result);
 void verify_close(struct verify_context *context);
