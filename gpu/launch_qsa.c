@@ -12,8 +12,10 @@ enum {
     TC_ROWS = 16,
     TC_BLOCKS = 64,
     SCORE_SHARED_BYTES = 128, /* 32 partial sums */
-    /* struct qsa_topk_scratch of kernels/qsa_topk.cuh: 2048 counters, two a warp, two results. */
-    TOPK_SCRATCH_BYTES = 4 * (2048 + 2 * 8 + 2),
+    /* struct topk_scratch of kernels/topk_stream.cuh: 1024 counters, one a warp, twelve numbers, and
+     * 16-bit places of 1024 + 32 entries; beside it room for a tile of 2048 and 256 to spare. */
+    TOPK_SCRATCH_BYTES = 4 * (1024 + 8 + 12) + 2 * (1024 + 32),
+    TOPK_ROOM = 2048 + 256,
 };
 
 /* hd floats of exchange and 32 partial sums. */
@@ -285,7 +287,7 @@ uint32_t gpu_qsa_topk_shared_bytes(const struct gpu_qsa_topk_rows *args)
     uint32_t padded = 1;
 
     while (padded < args->topk && padded < GPU_QSA_MAX_TOPK) padded *= 2;
-    return 8 * padded + TOPK_SCRATCH_BYTES;
+    return 8 * (padded + TOPK_ROOM) + TOPK_SCRATCH_BYTES;
 }
 
 enum gpu_status gpu_qsa_topk_rows_check(const struct gpu_qsa_topk_rows *args,

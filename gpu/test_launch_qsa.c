@@ -286,7 +286,7 @@ Test(launch_qsa, topk_rows)
     args.rows = 0;
     args.first_pos = UINT32_MAX; /* no row is there */
     accepts(gpu_qsa_topk_rows_check(&args, &report));
-    uint32_t scratch = 4 * (2048 + 18);
+    uint32_t scratch = 8 * 2304 + 6288; /* room beside the list, counters */
     cr_expect_eq(gpu_qsa_topk_shared_bytes(&args), 8 * 8 + scratch);
     args.topk = 1;
     cr_expect_eq(gpu_qsa_topk_shared_bytes(&args), 8 + scratch);

@@ -8,22 +8,53 @@
 
 #define MASKED_THREADS 256
 #define MASKED_WARPS (MASKED_THREADS / DET_WARP)
+#define MASK_WORDS 256 /* of bits: a stretch of 8,192 tokens */
+
+/* Sets the bits of the ids in [from, from + count), count at most 32 * MASK_WORDS. */
+static __device__ __forceinline__ void mask_collect(uint32_t *bits, const int32_t *ids,
+                                                    uint32_t width, uint32_t from, uint32_t count)
+{
+    for (uint32_t i = threadIdx.x; i < MASK_WORDS; i += MASKED_THREADS) bits[i] = 0;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < width; i += MASKED_THREADS) {
+        int32_t id = ids[i];
+
+        if (id >= 0 && (uint32_t)id >= from && (uint32_t)id - from < count)
+            atomicOr(&bits[((uint32_t)id - from) / 32], 1u << ((uint32_t)id - from) % 32);
+    }
+    __syncthreads();
+}
+
+/* Bits of four tokens as four bytes: copies of them at a distance of 7 put bit j at 8j. */
+static __device__ __forceinline__ uint32_t mask_bytes(uint32_t four)
+{
+    return four * 0x00204081u & 0x01010101u;
+}
 
 /* mask[q, s] = 1 iff s is among the ids of row q; ids outside [0, S) are dropped, duplicates
- * collapse. One block a row. Thread t owns the bytes s with s % 256 == t and looks at every id, so
- * no byte has two writers. */
+ * collapse. One block a row. The ids of a stretch of the row set bits in shared memory, the bits
+ * become bytes, four to a store where the row's address allows it. */
 extern "C" __global__ void __launch_bounds__(MASKED_THREADS)
     dsa_topk_to_mask(const int32_t *topk, uint8_t *mask, uint32_t Q, uint32_t width, uint32_t S)
 {
+    __shared__ uint32_t bits[MASK_WORDS];
     const int32_t *ids = topk + (uint64_t)blockIdx.x * width;
     uint8_t *row = mask + (uint64_t)blockIdx.x * S;
+    bool aligned = (uintptr_t)row % 4 == 0;
 
-    for (uint64_t s = threadIdx.x; s < S; s += MASKED_THREADS) row[s] = 0;
-    for (uint32_t i = 0; i < width; i++) {
-        int32_t id = ids[i];
+    for (uint32_t from = 0, count; from < S; from += count) {
+        count = S - from < 32 * MASK_WORDS ? S - from : 32 * MASK_WORDS;
+        mask_collect(bits, ids, width, from, count);
+        for (uint32_t s = 4 * threadIdx.x; s < count; s += 4 * MASKED_THREADS) {
+            uint32_t bytes = mask_bytes(bits[s / 32] >> s % 32 & 0xf);
 
-        if (id >= 0 && (uint32_t)id < S && (uint32_t)id % MASKED_THREADS == threadIdx.x)
-            row[id] = 1;
+            if (aligned && count - s >= 4)
+                *(uint32_t *)(row + from + s) = bytes;
+            else
+                for (uint32_t j = 0; j < 4 && s + j < count; j++)
+                    row[from + s + j] = (uint8_t)(bytes >> 8 * j);
+        }
+        __syncthreads();
     }
 }
 
