@@ -12,8 +12,9 @@ enum {
     TC_ROWS = 16,
     TC_BLOCKS = 64,
     SCORE_SHARED_BYTES = 128, /* 32 partial sums */
-    /* struct topk_scratch of kernels/topk_stream.cuh: 1024 counters, one a warp, twelve numbers, and
-     * 16-bit places of 1024 + 32 entries; beside it room for a tile of 2048 and 256 to spare. */
+    /* struct topk_scratch of kernels/topk_stream.cuh: 1024 counters, one a warp, twelve numbers,
+     * and 16-bit places of 1024 + 32 entries; beside it room for a tile of 2048 and 256 to spare.
+     */
     TOPK_SCRATCH_BYTES = 4 * (1024 + 8 + 12) + 2 * (1024 + 32),
     TOPK_ROOM = 2048 + 256,
 };
