@@ -74,6 +74,10 @@ enum gpu_status gpu_dsa_index_scores_check(const struct gpu_dsa_index_scores *ar
 enum gpu_status gpu_dsa_index_scores(const struct gpu_target *target,
                                      const struct gpu_dsa_index_scores *args,
                                      struct gpu_report *report);
+/* The same scores and the same refusals; a CTA has 128 pools. */
+enum gpu_status gpu_dsa_index_scores_tiled(const struct gpu_target *target,
+                                           const struct gpu_dsa_index_scores *args,
+                                           struct gpu_report *report);
 
 struct gpu_dsa_topk_pools {
     const struct gpu_buffer *scores;   /* f32 [Q, P] */

@@ -3,7 +3,13 @@
 
 #include <inttypes.h>
 
-enum { COMPRESS_THREADS = 128, SCORE_THREADS = 256, TOPK_THREADS = 256 };
+enum {
+    COMPRESS_THREADS = 128,
+    SCORE_THREADS = 256,
+    SCORE_TILE_POOLS = 128, /* of a CTA of dsa_index_scores_tiled */
+    TOPK_THREADS = 256,
+    STATIC_SHARED_BYTES = 49152, /* a kernel's static shared memory, at most */
+};
 
 /* The limits of a geometry vector; none on entries that the operation does not read. */
 static struct gpu_dsa_geometry compress_scalars(const struct gpu_dsa_kpool_compress *args)
@@ -126,11 +132,13 @@ static uint32_t score_shared_bytes(uint32_t heads)
 
 static enum gpu_status check_heads(uint32_t heads, struct gpu_report *report)
 {
-    if (heads > GPU_DSA_MAX_SHARED_BYTES / 4)
+    if (heads > (GPU_DSA_MAX_SHARED_BYTES - STATIC_SHARED_BYTES) / 4)
         return gpu_refuse(report, "shared_limit",
                           "%" PRIu32 " heads need %" PRIu64
-                          " bytes of shared memory, beyond the device limit %d",
-                          heads, (uint64_t)4 * heads, GPU_DSA_MAX_SHARED_BYTES);
+                          " bytes of dynamic shared memory, beyond %d: the device limit less what "
+                          "a kernel may have of static shared memory",
+                          heads, (uint64_t)4 * heads,
+                          GPU_DSA_MAX_SHARED_BYTES - STATIC_SHARED_BYTES);
     return GPU_OK;
 }
 
@@ -149,9 +157,10 @@ enum gpu_status gpu_dsa_index_scores_check(const struct gpu_dsa_index_scores *ar
     return check_pool_indices(args, report);
 }
 
-enum gpu_status gpu_dsa_index_scores(const struct gpu_target *target,
-                                     const struct gpu_dsa_index_scores *args,
-                                     struct gpu_report *report)
+static enum gpu_status run_scores(const struct gpu_target *target, const char *entry,
+                                  uint32_t grid_x, uint32_t shared_bytes,
+                                  const struct gpu_dsa_index_scores *args,
+                                  struct gpu_report *report)
 {
     enum gpu_status status = gpu_dsa_index_scores_check(args, report);
     struct gpu_dsa_index_scores numbers = *args;
@@ -168,9 +177,25 @@ enum gpu_status gpu_dsa_index_scores(const struct gpu_target *target,
         &numbers.D, &numbers.KP, &numbers.S,  &numbers.scale, &geom};
 
     if (status != GPU_OK) return status;
-    return gpu_run(target, "dsa_index_scores", (struct gpu_dim){args->P, args->Q, 1},
-                   (struct gpu_dim){SCORE_THREADS, 1, 1}, score_shared_bytes(args->H), values,
-                   report);
+    return gpu_run(target, entry, (struct gpu_dim){grid_x, args->Q, 1},
+                   (struct gpu_dim){SCORE_THREADS, 1, 1}, shared_bytes, values, report);
+}
+
+enum gpu_status gpu_dsa_index_scores(const struct gpu_target *target,
+                                     const struct gpu_dsa_index_scores *args,
+                                     struct gpu_report *report)
+{
+    return run_scores(target, "dsa_index_scores", args->P, score_shared_bytes(args->H), args,
+                      report);
+}
+
+enum gpu_status gpu_dsa_index_scores_tiled(const struct gpu_target *target,
+                                           const struct gpu_dsa_index_scores *args,
+                                           struct gpu_report *report)
+{
+    return run_scores(target, "dsa_index_scores_tiled",
+                      args->P / SCORE_TILE_POOLS + (args->P % SCORE_TILE_POOLS != 0), 0, args,
+                      report);
 }
 
 static struct gpu_dsa_geometry topk_scalars(const struct gpu_dsa_topk_pools *args)

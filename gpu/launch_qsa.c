@@ -11,6 +11,7 @@ enum {
     TC_HD = 128,
     TC_ROWS = 16,
     TC_BLOCKS = 64,
+    SCORE_TILE = 64,          /* rows and blocks of a tile of qsa_score_rows_tiled */
     SCORE_SHARED_BYTES = 128, /* 32 partial sums */
     /* struct topk_scratch of kernels/topk_stream.cuh: 1024 counters, one a warp, twelve numbers,
      * and 16-bit places of 1024 + 32 entries; beside it room for a tile of 2048 and 256 to spare.
@@ -239,19 +240,53 @@ enum gpu_status gpu_qsa_score_rows(const struct gpu_target *target,
                    (struct gpu_dim){args->hd, 1, 1}, SCORE_SHARED_BYTES, values, report);
 }
 
-static struct gpu_dim tc_grid(const struct gpu_qsa_score_rows *args)
+static struct gpu_dim tile_grid(const struct gpu_qsa_score_rows *args, uint32_t rows,
+                                uint32_t blocks)
 {
     return (struct gpu_dim){
-        .x = args->rows / TC_ROWS + (args->rows % TC_ROWS != 0),
-        .y = args->n_blocks_max / TC_BLOCKS + (args->n_blocks_max % TC_BLOCKS != 0),
+        .x = args->rows / rows + (args->rows % rows != 0),
+        .y = args->n_blocks_max / blocks + (args->n_blocks_max % blocks != 0),
         .z = 1,
     };
+}
+
+enum gpu_status gpu_qsa_score_rows_tiled_check(const struct gpu_qsa_score_rows *args,
+                                               struct gpu_report *report)
+{
+    struct gpu_dim grid = tile_grid(args, SCORE_TILE, SCORE_TILE);
+
+    if (gpu_qsa_check_grid(grid.x, grid.y, report) != GPU_OK) return GPU_REFUSED;
+    return check_score_rows(args, args->rows, 2, report);
+}
+
+enum gpu_status gpu_qsa_score_rows_tiled(const struct gpu_target *target,
+                                         const struct gpu_qsa_score_rows *args,
+                                         struct gpu_report *report)
+{
+    struct gpu_qsa_score_rows numbers = *args;
+    uint64_t q = gpu_qsa_address(args->q), block_keys = gpu_qsa_address(args->block_keys);
+    uint64_t scores = gpu_qsa_address(args->scores);
+    void *values[] = {&q,
+                      &block_keys,
+                      &scores,
+                      &numbers.first_pos,
+                      &numbers.score_stride,
+                      &numbers.ratio,
+                      &numbers.n_heads,
+                      &numbers.hd,
+                      &numbers.rows,
+                      &numbers.n_blocks_max};
+    enum gpu_status status = gpu_qsa_score_rows_tiled_check(args, report);
+
+    if (status != GPU_OK) return status;
+    return gpu_run(target, "qsa_score_rows_tiled", tile_grid(args, SCORE_TILE, SCORE_TILE),
+                   (struct gpu_dim){THREADS, 1, 1}, 0, values, report);
 }
 
 enum gpu_status gpu_qsa_score_rows_tc_check(const struct gpu_qsa_score_rows *args,
                                             struct gpu_report *report)
 {
-    struct gpu_dim grid = tc_grid(args);
+    struct gpu_dim grid = tile_grid(args, TC_ROWS, TC_BLOCKS);
 
     if (args->n_heads != TC_HEADS || args->hd != TC_HD)
         return gpu_refuse(report, "tc_geometry",
@@ -279,8 +314,8 @@ enum gpu_status gpu_qsa_score_rows_tc(const struct gpu_target *target,
     enum gpu_status status = gpu_qsa_score_rows_tc_check(args, report);
 
     if (status != GPU_OK) return status;
-    return gpu_run(target, "qsa_score_rows_tc", tc_grid(args), (struct gpu_dim){THREADS, 1, 1}, 0,
-                   values, report);
+    return gpu_run(target, "qsa_score_rows_tc", tile_grid(args, TC_ROWS, TC_BLOCKS),
+                   (struct gpu_dim){THREADS, 1, 1}, 0, values, report);
 }
 
 uint32_t gpu_qsa_topk_shared_bytes(const struct gpu_qsa_topk_rows *args)

@@ -54,12 +54,12 @@ enum gpu_status gpu_qsa_score_check(const struct gpu_qsa_score *args, struct gpu
 enum gpu_status gpu_qsa_score(const struct gpu_target *target, const struct gpu_qsa_score *args,
                               struct gpu_report *report);
 
-/* qsa_score_rows and qsa_score_rows_tc. For _tc, q and scores are allocated for
- * ceil(rows/16)*16 rows; ratio, n_heads 4, hd 128. */
+/* qsa_score_rows, qsa_score_rows_tiled and qsa_score_rows_tc. For _tc, q and scores are allocated
+ * for ceil(rows/16)*16 rows; ratio, n_heads 4, hd 128. */
 struct gpu_qsa_score_rows {
     const struct gpu_buffer *q;          /* f32 [rows, n_heads, hd] */
     const struct gpu_buffer *block_keys; /* bf16 [n_blocks_max, hd] */
-    const struct gpu_buffer *scores;     /* out f32 [rows, score_stride]; owns n_blocks_max columns */
+    const struct gpu_buffer *scores; /* out f32 [rows, score_stride]; owns n_blocks_max columns */
     uint32_t rows, n_blocks_max, first_pos, score_stride, ratio, n_heads, hd;
 };
 enum gpu_status gpu_qsa_score_rows_check(const struct gpu_qsa_score_rows *args,
@@ -67,6 +67,11 @@ enum gpu_status gpu_qsa_score_rows_check(const struct gpu_qsa_score_rows *args,
 enum gpu_status gpu_qsa_score_rows(const struct gpu_target *target,
                                    const struct gpu_qsa_score_rows *args,
                                    struct gpu_report *report);
+enum gpu_status gpu_qsa_score_rows_tiled_check(const struct gpu_qsa_score_rows *args,
+                                               struct gpu_report *report);
+enum gpu_status gpu_qsa_score_rows_tiled(const struct gpu_target *target,
+                                         const struct gpu_qsa_score_rows *args,
+                                         struct gpu_report *report);
 enum gpu_status gpu_qsa_score_rows_tc_check(const struct gpu_qsa_score_rows *args,
                                             struct gpu_report *report);
 enum gpu_status gpu_qsa_score_rows_tc(const struct gpu_target *target,

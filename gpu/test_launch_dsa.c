@@ -240,7 +240,7 @@ Test(launch_dsa, index_scores_refusals)
     accepts(gpu_dsa_index_scores_check(&args, &report));
     SCORES_REFUSES(KP, 20, "index_kpool_range", "index_kpool 20");
     SCORES_REFUSES(D, 100, "dim_multiple_of_32", "D 100");
-    SCORES_REFUSES(H, 58113, "shared_limit", "58113 heads need 232452 bytes");
+    SCORES_REFUSES(H, 45825, "shared_limit", "45825 heads need 183300 bytes");
     SCORES_REFUSES(H, UINT32_MAX, "shared_limit", "4294967295 heads need 17179869180 bytes");
     SCORES_REFUSES(scale, -1.0f, "scale_positive", "scale -1");
     SCORES_REFUSES(host_geom, geom, "geom_rows", "5 query rows");
@@ -256,7 +256,7 @@ Test(launch_dsa, index_scores_refusals)
     args.host_geom = geom;
     refuses(gpu_dsa_index_scores_check(&args, &report), "pool_range",
             "4 pools, 2 of them complete, are outside 0..P 3");
-    args.H = 58112;
+    args.H = 45824;
     args.host_geom = NULL;
     accepts(gpu_dsa_index_scores_check(&args, &report));
     args.H = 0; /* an empty sum */
@@ -431,8 +431,8 @@ static uint32_t odd_number(void)
                                      32,        512,
                                      2048,      65535,
                                      65536,     12288,
-                                     12289,     58112,
-                                     58113,     232448,
+                                     12289,     45824,
+                                     45825,     232448,
                                      1u << 30,  INT32_MAX,
                                      1u << 31,  UINT32_MAX - 1,
                                      UINT32_MAX};

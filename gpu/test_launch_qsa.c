@@ -233,6 +233,35 @@ Test(launch_qsa, score_rows)
     NEEDS_BYTES(qsa_score_rows, scores, 4 * 21 * 71);
 }
 
+static enum gpu_status gpu_tiled_check(const struct gpu_qsa_score_rows *args,
+                                       struct gpu_report *out)
+{
+    return gpu_qsa_score_rows_tiled_check(args, out);
+}
+
+#define gpu_tiled gpu_qsa_score_rows
+#define tiled_args qsa_score_rows_args
+
+Test(launch_qsa, score_rows_tiled)
+{
+    ACCEPTS(tiled, score_stride, 70);
+    ACCEPTS(tiled, n_heads, 9);
+    REFUSES(tiled, hd, 100, "dim_multiple_of_32", "hd 100");
+    REFUSES(tiled, n_heads, 0, "degenerate", "n_heads is 0");
+    REFUSES(tiled, ratio, 0, "ratio_zero", "ratio 0");
+    REFUSES(tiled, score_stride, 69, "score_stride", "score_stride 69");
+    REFUSES(tiled, first_pos, 1u << 31, "position_range", "21 positions");
+    NEEDS_BYTES(tiled, q, 4 * 21 * 4 * 128);
+    NEEDS_BYTES(tiled, block_keys, 2 * 70 * 128);
+    NEEDS_BYTES(tiled, scores, 4 * 21 * 71);
+
+    struct gpu_qsa_score_rows args = qsa_score_rows_args();
+    args.n_blocks_max = args.score_stride = 65535 * 64;
+    accepts(gpu_qsa_score_rows_tiled_check(&args, &report));
+    args.n_blocks_max = args.score_stride = 65535 * 64 + 1;
+    refuses(gpu_qsa_score_rows_tiled_check(&args, &report), "grid_limit", "grid y 65536");
+}
+
 static enum gpu_status gpu_tc_check(const struct gpu_qsa_score_rows *args, struct gpu_report *out)
 {
     return gpu_qsa_score_rows_tc_check(args, out);

@@ -152,54 +152,103 @@ static void random_scoring(float *q, uint64_t n_q, uint16_t *keys, uint64_t n_ke
     for (uint64_t i = 0; i < n_keys; i++) keys[i] = qsa_test_random_bf16(&seed);
 }
 
+struct rows_shape {
+    uint32_t rows, blocks, stride, first, ratio, heads, hd;
+};
+
+typedef enum gpu_status rows_launcher(const struct gpu_target *target,
+                                      const struct gpu_qsa_score_rows *args,
+                                      struct gpu_report *report);
+
+/* Every element of row r is qsa_score's where the row sees the block, -inf where it does not, and
+ * untouched from n_blocks_max on. q is the row's. */
+static void expect_row(struct qsa_test *test, const struct rows_shape *s, uint32_t r,
+                       const float *q, const uint16_t *keys, const float *row)
+{
+    uint32_t complete = (s->first + r + 1) / s->ratio;
+    float *one = malloc(sizeof(float) * s->blocks);
+    struct gpu_qsa_score single = {
+        .q = qsa_test_input(test, "q", q, (uint64_t)s->heads * s->hd, 4),
+        .block_keys = qsa_test_input(test, "block_keys", keys, (uint64_t)s->blocks * s->hd, 2),
+        .scores = qsa_test_output(test, "scores", s->blocks, 4),
+        .n_blocks = s->blocks,
+        .n_heads = s->heads,
+        .hd = s->hd,
+    };
+
+    cr_assert(one != NULL);
+    qsa_test_ran(test, gpu_qsa_score(&test->target, &single, &test->report));
+    qsa_test_read(test, single.scores, one);
+    for (uint32_t b = 0; b < s->stride; b++) {
+        if (b >= s->blocks)
+            cr_expect(qsa_test_untouched(&row[b], 4), "row %u column %u", r, b);
+        else
+            cr_expect_eq(qsa_test_bits(row[b]), qsa_test_bits(b < complete ? one[b] : -INFINITY),
+                         "row %u column %u", r, b);
+    }
+    free(one);
+    qsa_test_clear(test);
+}
+
+static void rows_equal_scores(struct qsa_test *test, rows_launcher *launch,
+                              const struct rows_shape *s)
+{
+    uint64_t width = (uint64_t)s->heads * s->hd, n_keys = (uint64_t)s->blocks * s->hd;
+    float *q = malloc(sizeof(float) * s->rows * width);
+    float *rows = malloc(sizeof(float) * s->rows * s->stride);
+    uint16_t *keys = malloc(sizeof(uint16_t) * n_keys);
+
+    cr_assert(q != NULL && rows != NULL && keys != NULL);
+    random_scoring(q, s->rows * width, keys, n_keys, 11);
+    struct gpu_qsa_score_rows args = {
+        .q = qsa_test_input(test, "q", q, s->rows * width, 4),
+        .block_keys = qsa_test_input(test, "block_keys", keys, n_keys, 2),
+        .scores = qsa_test_output(test, "scores", (uint64_t)s->rows * s->stride, 4),
+        .rows = s->rows,
+        .n_blocks_max = s->blocks,
+        .first_pos = s->first,
+        .score_stride = s->stride,
+        .ratio = s->ratio,
+        .n_heads = s->heads,
+        .hd = s->hd,
+    };
+    qsa_test_ran(test, launch(&test->target, &args, &test->report));
+    qsa_test_read(test, args.scores, rows);
+    qsa_test_clear(test);
+    for (uint32_t r = 0; r < s->rows; r++)
+        expect_row(test, s, r, q + r * width, keys, rows + (uint64_t)r * s->stride);
+    free(q);
+    free(rows);
+    free(keys);
+}
+
 static void score_rows_equal_scores(struct qsa_test *test)
 {
-    enum { HD = 96, HEADS = 5, ROWS = 6, BLOCKS = 7, STRIDE = 9, FIRST = 13, RATIO = 3 };
-    static float q[ROWS * HEADS * HD], rows[ROWS * STRIDE], one[BLOCKS];
-    static uint16_t keys[BLOCKS * HD];
+    static const struct rows_shape shape = {6, 7, 9, 13, 3, 5, 96};
 
-    random_scoring(q, ROWS * HEADS * HD, keys, BLOCKS * HD, 11);
-    struct gpu_qsa_score_rows args = {
-        .q = qsa_test_input(test, "q", q, ROWS * HEADS * HD, 4),
-        .block_keys = qsa_test_input(test, "block_keys", keys, BLOCKS * HD, 2),
-        .scores = qsa_test_output(test, "scores", ROWS * STRIDE, 4),
-        .rows = ROWS,
-        .n_blocks_max = BLOCKS,
-        .first_pos = FIRST,
-        .score_stride = STRIDE,
-        .ratio = RATIO,
-        .n_heads = HEADS,
-        .hd = HD,
-    };
-    qsa_test_ran(test, gpu_qsa_score_rows(&test->target, &args, &test->report));
-    qsa_test_read(test, args.scores, rows);
-    for (uint32_t r = 0; r < ROWS; r++) {
-        struct gpu_qsa_score single = {
-            .q = qsa_test_input(test, "q", q + r * HEADS * HD, HEADS * HD, 4),
-            .block_keys = args.block_keys,
-            .scores = qsa_test_output(test, "scores", BLOCKS, 4),
-            .n_blocks = BLOCKS,
-            .n_heads = HEADS,
-            .hd = HD,
-        };
-        uint32_t complete = (FIRST + r + 1) / RATIO;
-
-        qsa_test_ran(test, gpu_qsa_score(&test->target, &single, &test->report));
-        qsa_test_read(test, single.scores, one);
-        for (uint32_t b = 0; b < STRIDE; b++) {
-            if (b >= BLOCKS)
-                cr_expect(qsa_test_untouched(&rows[r * STRIDE + b], 4), "row %u column %u", r, b);
-            else
-                cr_expect_eq(qsa_test_bits(rows[r * STRIDE + b]),
-                             qsa_test_bits(b < complete ? one[b] : -INFINITY), "row %u column %u",
-                             r, b);
-        }
-    }
+    rows_equal_scores(test, gpu_qsa_score_rows, &shape);
 }
 
 Test(launch_qsa_index, score_rows_equal_scores)
 {
     qsa_test_every_way(score_rows_equal_scores);
+}
+
+/* One tile and its neighbours; rows of 16-byte alignment and others; blocks that nobody sees. */
+static void score_tiles_equal_scores(struct qsa_test *test)
+{
+    static const struct rows_shape shapes[] = {
+        {6, 7, 9, 13, 3, 5, 96},     {1, 65, 68, 64, 1, 4, 128}, {65, 4, 4, 3, 1, 1, 32},
+        {5, 130, 131, 60, 1, 2, 64}, {2, 9, 12, 35, 4, 3, 1024},
+    };
+
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        rows_equal_scores(test, gpu_qsa_score_rows_tiled, &shapes[i]);
+}
+
+Test(launch_qsa_index, score_tiles_equal_scores)
+{
+    qsa_test_every_way(score_tiles_equal_scores);
 }
 
 /* The definition, element by element: 4 heads of 128, hi before lo in every k16 step. */

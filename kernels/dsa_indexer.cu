@@ -4,14 +4,12 @@
 #include "dsa_expand.cuh"
 #include "dsa_geom.cuh"
 #include "dsa_masked.cuh"
+#include "dsa_score.cuh"
 #include "dsa_topk.cuh"
 #include "formats.cuh"
 
 #define DSA_MAX_KPOOL 16
 #define DSA_COMPRESS_THREADS 128
-#define DSA_SCORE_THREADS 256
-#define DSA_SCORE_WARPS (DSA_SCORE_THREADS / DET_WARP)
-#define DSA_HEAD_GROUP 4 /* heads a warp scores together */
 
 /* Tokens first .. first + KP - 1 of a pool; bit s of the result: slot s is in range and valid. */
 static __device__ __forceinline__ uint32_t dsa_pool_slots(const uint8_t *valid, int64_t first,
@@ -73,72 +71,4 @@ extern "C" __global__ void __launch_bounds__(DSA_COMPRESS_THREADS)
         pool_indices[(uint64_t)pool * KP + threadIdx.x] =
             (slots >> threadIdx.x & 1) != 0 ? (int32_t)(first + threadIdx.x) : -1;
     if (threadIdx.x == 0) pool_valid[pool] = slots == (1u << KP) - 1;
-}
-
-/* weights[h] * relu(scale * dot_h) for every head into `terms`: each lane adds its products in
- * order from +0, rounded and then added, and tree32 joins the lanes. */
-static __device__ __forceinline__ void dsa_head_terms(float *terms, const float *q,
-                                                      const float *key, const float *weights,
-                                                      uint32_t H, uint32_t D, float scale)
-{
-    uint32_t lane = threadIdx.x % DET_WARP, group = threadIdx.x / DET_WARP * DSA_HEAD_GROUP;
-
-    for (; group < H; group += DSA_SCORE_WARPS * DSA_HEAD_GROUP) {
-        float parts[DSA_HEAD_GROUP] = {0.0f, 0.0f, 0.0f, 0.0f}, dot;
-        uint32_t head = group + lane / (DET_WARP / DSA_HEAD_GROUP);
-
-        for (uint32_t d = lane; d < D; d += DET_WARP) {
-            float key_d = key[d];
-
-#pragma unroll
-            for (uint32_t j = 0; j < DSA_HEAD_GROUP; j++) {
-                float product = group + j < H ? q[(uint64_t)(group + j) * D + d] * key_d : 0.0f;
-
-                parts[j] = parts[j] + product;
-            }
-        }
-        dot = det_tree32_many<DSA_HEAD_GROUP>(parts);
-        if (lane % (DET_WARP / DSA_HEAD_GROUP) == 0 && head < H)
-            terms[head] = weights[head] * det_relu(scale * dot);
-    }
-}
-
-/* A pool is a candidate of a query iff it is valid and its last token is valid and not after it. */
-static __device__ __forceinline__ bool dsa_is_candidate(uint8_t pool_valid, int32_t last_token,
-                                                        const uint8_t *valid_keys, uint32_t S,
-                                                        int32_t q_pos)
-{
-    return pool_valid != 0 && last_token >= 0 && (uint32_t)last_token < S && last_token <= q_pos &&
-           valid_keys[last_token] != 0;
-}
-
-/* One block per (pool, query). Exact: score = sum over heads, in order from +0, of the rounded
- * products above; a pool that is no candidate scores -FLT_MAX. Dynamic shared memory: 4*H bytes. */
-extern "C" __global__ void __launch_bounds__(DSA_SCORE_THREADS)
-    dsa_index_scores(const float *q, const float *pool_keys, const float *weights,
-                     const int32_t *pool_indices, const uint8_t *pool_valid,
-                     const uint8_t *valid_keys, const int32_t *q_pos, float *out,
-                     uint8_t *valid_cand, uint32_t Q, uint32_t P, uint32_t H, uint32_t D,
-                     uint32_t KP, uint32_t S, float scale, const int32_t *geom)
-{
-    extern __shared__ float score_terms[];
-    uint32_t pool = blockIdx.x, query = blockIdx.y;
-    uint32_t keys = geom != NULL ? (uint32_t)geom[DSA_GEOM_KEYS] : S;
-    uint64_t place = (uint64_t)query * P + pool;
-    bool candidate;
-
-    if (geom != NULL && pool >= (uint32_t)geom[DSA_GEOM_POOLS]) return;
-    candidate = dsa_is_candidate(pool_valid[pool], pool_indices[(uint64_t)pool * KP + KP - 1],
-                                 valid_keys, keys, q_pos[query]);
-    if (candidate)
-        dsa_head_terms(score_terms, q + (uint64_t)query * H * D, pool_keys + (uint64_t)pool * D,
-                       weights + (uint64_t)query * H, H, D, scale);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        float score = 0.0f;
-
-        for (uint32_t h = 0; candidate && h < H; h++) score = score + score_terms[h];
-        out[place] = candidate ? score : -0x1.fffffep+127f;
-        valid_cand[place] = candidate;
-    }
 }

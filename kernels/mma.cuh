@@ -77,6 +77,19 @@ static __device__ __forceinline__ void mma_copy16(void *shared_to, const void *g
 #endif
 }
 
+/* Begins copying one float from global to shared memory; like mma_copy16, without its alignment. */
+static __device__ __forceinline__ void mma_copy_float(float *shared_to, const float *global_from)
+{
+#if defined(ATTEST_SIMT)
+    *shared_to = *global_from;
+#else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(shared_to)),
+                 "l"(__cvta_generic_to_global(global_from))
+                 : "memory");
+#endif
+}
+
 /* Closes the calling thread's current batch of copies. */
 static __device__ __forceinline__ void mma_copy_commit(void)
 {

@@ -3,6 +3,7 @@
  * Entry points by part; argument order, grid and block are the production interface.
  *   qsa_prep.cuh       qsa_block_pool, qsa_qprep, qsa_qprep_rows
  *   qsa_score.cuh      qsa_score, qsa_score_rows
+ *   qsa_score_tile.cuh qsa_score_rows_tiled
  *   qsa_score_tc.cuh   qsa_score_rows_tc
  *   qsa_topk.cuh       qsa_topk_rows
  *   qsa_gather.cuh     qsa_gather
@@ -14,4 +15,5 @@
 #include "qsa_prep.cuh"
 #include "qsa_score.cuh"
 #include "qsa_score_tc.cuh"
+#include "qsa_score_tile.cuh"
 #include "qsa_topk.cuh"

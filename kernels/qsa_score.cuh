@@ -1,69 +1,103 @@
 /* Block scores in canonical arithmetic: score = (((0 + relu t_0) + relu t_1) + ...) rnorm(hd) with
- * t_h = blocksum(q_h k). The relu is per head, before the sum. */
+ * t_h = blocksum(q_h k). The relu is per head, before the sum.
+ *
+ * The interface has a CTA of hd threads for every pair of a query row and a block. One CTA of
+ * sixteen computes the scores of sixteen neighbouring pairs, because sixteen trees over a warp
+ * together take about the exchanges of three, and the other fifteen return; which CTA computes a
+ * score does not show in it. What is left is the launching of the CTAs. */
 #ifndef ATTEST_KERNELS_QSA_SCORE_CUH
 #define ATTEST_KERNELS_QSA_SCORE_CUH
 
 #include "qsa_common.cuh"
 
-#define QSA_SCORE_PARTIALS 32 /* floats of dynamic shared memory: 128 bytes */
+#define QSA_SCORE_THREADS 1024 /* hd at most */
+#define QSA_SCORE_PAIRS 16     /* of a CTA */
+#define QSA_SCORE_SIDE 4       /* rows, and blocks, of a CTA of qsa_score_rows */
 
-/* The score of the key whose element threadIdx.x is `key`. hd/32 partials a head: as many heads as
- * fit the 32 partials share a barrier. q is [n_heads, hd]. The result is the same in all threads.
- */
-static __device__ __forceinline__ float qsa_score_key(const float *q, float key, float *partials,
-                                                      uint32_t n_heads, uint32_t hd)
+/* Partial sums of a head: [warp][pair]. Two heads take turns, so that a head needs one barrier. */
+struct qsa_score_partials {
+    float of[2][QSA_SCORE_THREADS / DET_WARP][QSA_SCORE_PAIRS];
+};
+
+static __device__ __forceinline__ uint32_t qsa_score_min(uint32_t a, uint32_t b)
 {
-    uint32_t warp = threadIdx.x / DET_WARP, warps = hd / DET_WARP;
-    uint32_t heads_at_once = QSA_SCORE_PARTIALS / warps;
-    float total = 0.0f;
+    return a < b ? a : b;
+}
 
-    for (uint32_t first = 0; first < n_heads; first += heads_at_once) {
-        uint32_t heads = n_heads - first < heads_at_once ? n_heads - first : heads_at_once;
+/* The score of pair threadIdx.x, ROWS rows by 16 / ROWS blocks; other threads get nothing. q is
+ * [rows, n_heads, hd], keys [blocks, hd]; rows and blocks past these numbers, which are not 0,
+ * repeat the last one. */
+template <uint32_t ROWS>
+static __device__ __forceinline__ float
+qsa_score_pairs(struct qsa_score_partials *partials, const float *q, uint32_t rows,
+                const uint16_t *keys, uint32_t blocks, uint32_t n_heads, uint32_t hd)
+{
+    const uint32_t side = QSA_SCORE_PAIRS / ROWS;
+    uint32_t lane = threadIdx.x % DET_WARP, warp = threadIdx.x / DET_WARP;
+    float key[side], total = 0.0f;
 
-        if (first > 0) __syncthreads();
-        for (uint32_t h = 0; h < heads; h++) {
-            float tree = det_tree32(q[(uint64_t)(first + h) * hd + threadIdx.x] * key);
+#pragma unroll
+    for (uint32_t b = 0; b < side; b++)
+        key[b] = fmt_bf16_to_f32(keys[(uint64_t)qsa_score_min(b, blocks - 1) * hd + threadIdx.x]);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        float products[QSA_SCORE_PAIRS], tree, dot = 0.0f;
 
-            if (threadIdx.x % DET_WARP == 0) partials[h * warps + warp] = tree;
+#pragma unroll
+        for (uint32_t r = 0; r < ROWS; r++) {
+            uint64_t row = qsa_score_min(r, rows - 1);
+            float q_d = q[(row * n_heads + h) * hd + threadIdx.x];
+
+#pragma unroll
+            for (uint32_t b = 0; b < side; b++) products[r * side + b] = q_d * key[b];
         }
+        tree = det_tree32_many<QSA_SCORE_PAIRS>(products);
+        if (lane % 2 == 0) partials->of[h % 2][warp][lane / 2] = tree;
         __syncthreads();
-        for (uint32_t h = 0; h < heads; h++) {
-            float dot = 0.0f;
-
-            for (uint32_t w = 0; w < warps; w++) dot = dot + partials[h * warps + w];
-            total = total + det_relu(dot);
-        }
+        if (threadIdx.x >= QSA_SCORE_PAIRS) continue;
+        for (uint32_t w = 0; w < hd / DET_WARP; w++)
+            dot = dot + partials->of[h % 2][w][threadIdx.x];
+        total = total + det_relu(dot);
     }
     return total * det_rnorm((float)hd);
 }
 
-/* Grid n_blocks, block hd, dynamic shared 128 bytes. */
-extern "C" __global__ void qsa_score(const float *q, const uint16_t *block_keys, float *scores,
-                                     uint32_t n_heads, uint32_t hd)
+/* Grid n_blocks, block hd; the interface's 128 bytes of dynamic shared memory are not used. */
+extern "C" __global__ void __launch_bounds__(QSA_SCORE_THREADS)
+    qsa_score(const float *q, const uint16_t *block_keys, float *scores, uint32_t n_heads,
+              uint32_t hd)
 {
-    extern __shared__ float qsa_shared[];
-    float key = fmt_bf16_to_f32(block_keys[(uint64_t)blockIdx.x * hd + threadIdx.x]);
-    float score = qsa_score_key(q, key, qsa_shared, n_heads, hd);
+    __shared__ struct qsa_score_partials partials;
+    uint32_t block = blockIdx.x, blocks = qsa_score_min(gridDim.x - block, QSA_SCORE_PAIRS);
+    float score;
 
-    if (threadIdx.x == 0) scores[blockIdx.x] = score;
+    if (block % QSA_SCORE_PAIRS != 0) return;
+    score =
+        qsa_score_pairs<1>(&partials, q, 1, block_keys + (uint64_t)block * hd, blocks, n_heads, hd);
+    if (threadIdx.x < blocks) scores[block + threadIdx.x] = score;
 }
 
-/* Grid (rows, n_blocks_max), block hd, dynamic shared 128 bytes. A column that the row's position
- * does not reach gets -inf and its key is not read. */
-extern "C" __global__ void qsa_score_rows(const float *q, const uint16_t *block_keys, float *scores,
-                                          uint32_t first_pos, uint32_t score_stride, uint32_t ratio,
-                                          uint32_t n_heads, uint32_t hd)
+/* Grid (rows, n_blocks_max), block hd; the dynamic shared memory is not used. A column that the
+ * row's position does not reach gets -inf; keys that no row of the CTA reaches are not read. */
+extern "C" __global__ void __launch_bounds__(QSA_SCORE_THREADS)
+    qsa_score_rows(const float *q, const uint16_t *block_keys, float *scores, uint32_t first_pos,
+                   uint32_t score_stride, uint32_t ratio, uint32_t n_heads, uint32_t hd)
 {
-    extern __shared__ float qsa_shared[];
-    uint32_t row = blockIdx.x, column = blockIdx.y;
-    float score = -det_inf();
+    __shared__ struct qsa_score_partials partials;
+    uint32_t row = blockIdx.x, block = blockIdx.y, reach;
+    uint32_t rows = qsa_score_min(gridDim.x - row, QSA_SCORE_SIDE);
+    uint32_t blocks = qsa_score_min(gridDim.y - block, QSA_SCORE_SIDE);
+    uint32_t r = threadIdx.x / QSA_SCORE_SIDE, b = threadIdx.x % QSA_SCORE_SIDE;
+    float score = 0.0f;
 
-    if (column < qsa_complete_blocks(first_pos + row, ratio)) {
-        float key = fmt_bf16_to_f32(block_keys[(uint64_t)column * hd + threadIdx.x]);
-
-        score = qsa_score_key(q + (uint64_t)row * n_heads * hd, key, qsa_shared, n_heads, hd);
-    }
-    if (threadIdx.x == 0) scores[(uint64_t)row * score_stride + column] = score;
+    if (row % QSA_SCORE_SIDE != 0 || block % QSA_SCORE_SIDE != 0) return;
+    reach = qsa_complete_blocks(first_pos + row + rows - 1, ratio);
+    if (block < reach)
+        score = qsa_score_pairs<QSA_SCORE_SIDE>(&partials, q + (uint64_t)row * n_heads * hd, rows,
+                                                block_keys + (uint64_t)block * hd,
+                                                qsa_score_min(blocks, reach - block), n_heads, hd);
+    if (r >= rows || b >= blocks) return;
+    if (block + b >= qsa_complete_blocks(first_pos + row + r, ratio)) score = -det_inf();
+    scores[(uint64_t)(row + r) * score_stride + block + b] = score;
 }
 
 #endif

@@ -14,6 +14,7 @@ enum {
     LATENT = 512,
     MAX_MASKED_ROWS = 12288, /* a score row in 48 KiB of shared memory */
     SHARED_LIMIT = 232448,   /* bytes a block may have */
+    STATIC_LIMIT = 49152,    /* of these, what the scorer may have besides the dynamic ones */
     GRID_YZ_LIMIT = 65535
 };
 #define GRID_X_LIMIT INT32_MAX
@@ -270,7 +271,8 @@ bool ref_dsa_index_scores_accepts(const struct ref_dsa_index_scores *g, struct r
 {
     uint64_t shared = (uint64_t)g->H * 4 > 1024 ? (uint64_t)g->H * 4 : 1024;
     return kpool_ok(g->KP, "KP", why) && dim_ok(g->D, why) && positions_ok(g->S, "S", why) &&
-           grid_ok(g->P, g->Q, why) && shared_ok(shared, why) && scale_ok(g->scale, "scale", why) &&
+           grid_ok(g->P, g->Q, why) && shared_ok(shared + STATIC_LIMIT, why) &&
+           scale_ok(g->scale, "scale", why) &&
            geom_ok(g->geom, g->Q, g->S, g->P, INT32_MAX, INT32_MAX, why) &&
            (!g->pool_indices || pool_indices_ok(g, why));
 }

@@ -47,6 +47,7 @@ struct ref_qsa_score_rows {
     uint32_t rows, n_blocks_max, first_pos, score_stride, ratio, n_heads, hd;
 };
 bool ref_qsa_score_rows_accepts(const struct ref_qsa_score_rows *g, struct ref_refusal *why);
+bool ref_qsa_score_rows_tiled_accepts(const struct ref_qsa_score_rows *g, struct ref_refusal *why);
 bool ref_qsa_score_rows_tc_accepts(const struct ref_qsa_score_rows *g, struct ref_refusal *why);
 /* scores f32 [rows, score_stride]; columns >= n_blocks_max are left alone. */
 void ref_qsa_score_rows(const struct ref_qsa_score_rows *g, float *scores);

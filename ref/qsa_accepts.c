@@ -16,8 +16,9 @@ enum {
     GRID_YZ_LIMIT = 65535,
     TC_HEADS = 4,
     TC_HD = 128,
-    TC_ROWS = 16,  /* of a CTA */
-    TC_BLOCKS = 64 /* of a CTA */
+    TC_ROWS = 16,   /* of a CTA */
+    TC_BLOCKS = 64, /* of a CTA */
+    TILE = 64       /* rows, and blocks, of a CTA of the tiled scorer */
 };
 #define GRID_X_LIMIT INT32_MAX
 
@@ -181,6 +182,13 @@ static bool score_rows_ok(const struct ref_qsa_score_rows *g, struct ref_refusal
 bool ref_qsa_score_rows_accepts(const struct ref_qsa_score_rows *g, struct ref_refusal *why)
 {
     return score_rows_ok(g, why) && grid_ok(g->rows, g->n_blocks_max, why);
+}
+
+bool ref_qsa_score_rows_tiled_accepts(const struct ref_qsa_score_rows *g, struct ref_refusal *why)
+{
+    uint64_t x = ((uint64_t)g->rows + TILE - 1) / TILE;
+    uint64_t y = ((uint64_t)g->n_blocks_max + TILE - 1) / TILE;
+    return score_rows_ok(g, why) && grid_ok(x, y, why);
 }
 
 bool ref_qsa_score_rows_tc_accepts(const struct ref_qsa_score_rows *g, struct ref_refusal *why)

@@ -178,9 +178,9 @@ Test(dsa_accepts, index_scores)
     SCORES("position_range", g.S = UINT32_MAX);
     SCORES("grid_limit", g.P = 1u << 31);
     SCORES("grid_limit", g.Q = 65536);
-    SCORES("shared_limit", g.H = 58113); /* 4H beyond 232448 */
+    SCORES("shared_limit", g.H = 45825); /* 4H beyond 232448 - 49152 */
     SCORES("shared_limit", g.H = 1u << 30);
-    SCORES(NULL, g.H = 58112);
+    SCORES(NULL, g.H = 45824);
     SCORES("scale_positive", g.scale = 0);
     SCORES("scale_positive", g.scale = NAN);
     SCORES("geom_rows", g.geom = geom);

@@ -175,6 +175,22 @@ Test(qsa_accepts, score_rows)
     ROWS("grid_limit", g.first_pos = 0, g.rows = 1u << 31);
 }
 
+#define TILED(rule, ...) JUDGE(ref_qsa_score_rows_tiled_accepts, rows, rule, __VA_ARGS__)
+
+Test(qsa_accepts, score_rows_tiled)
+{
+    TILED(ALLOWED, (void)0);
+    TILED(ALLOWED, g.n_heads = 9, g.hd = 1024);
+    TILED("ratio_zero", g.ratio = 0);
+    TILED("degenerate", g.n_heads = 0);
+    TILED("dim_multiple_of_32", g.hd = 100);
+    TILED("score_stride", g.score_stride = 29);
+    TILED("position_range", g.first_pos = INT32_MAX - 18);
+    TILED(ALLOWED, g.n_blocks_max = g.score_stride = 64 * 65535);
+    TILED("grid_limit", g.n_blocks_max = g.score_stride = 64 * 65535 + 1);
+    TILED("grid_limit", g.n_blocks_max = g.score_stride = UINT32_MAX);
+}
+
 Test(qsa_accepts, score_rows_tc)
 {
     TC(ALLOWED, (void)0);

@@ -17,6 +17,8 @@ const struct bench_shape bench_shapes[] = {
     {"dsa_kpool_compress:len=65536,dim=128,kpool=4,seed=0x1", NULL, 0},
     {"dsa_index_scores:model=glm53,len=131072,seed=0x1", NULL, 0},
     {"dsa_index_scores:model=glm53,len=16384,rows=64,seed=0x1", NULL, 0},
+    {"dsa_index_scores_tiled:model=glm53,len=131072,seed=0x1", NULL, 0},
+    {"dsa_index_scores_tiled:model=glm53,len=16384,rows=64,seed=0x1", NULL, 0},
     {"dsa_topk_pools:rows=1,pools=32768,select=512,seed=0x1", NULL, 0},
     {"dsa_topk_pools:rows=128,pools=4096,select=512,seed=0x1", NULL, 0},
     {"dsa_expand_selection:model=glm53,len=8192,rows=128,seed=0x1", NULL, 0},
@@ -27,6 +29,7 @@ const struct bench_shape bench_shapes[] = {
     {"qsa_qprep_rows:model=qwen38,rows=8192,pos=24576,seed=0x1", NULL, 0},
     {"qsa_score:blocks=65536,heads=4,hd=128,seed=0x1", NULL, 0},
     {"qsa_score_rows:" ROWS_8192 ",blocks=7168,heads=4,hd=128,seed=0x1", NULL, 0},
+    {"qsa_score_rows_tiled:" ROWS_8192 ",blocks=7168,heads=4,hd=128,seed=0x1", NULL, 0},
     {"qsa_score_rows_tc:" ROWS_8192 ",blocks=7168,seed=0x1", "qsa_score_rows", 21},
     /* Blocks so long that every row sees exactly 7168 of them. */
     {"qsa_topk_rows:rows=8192,pos=469762047,ratio=65536,topk=512,seed=0x1", NULL, 0},
@@ -135,9 +138,11 @@ void bench_count(const struct case_line *c, const struct instance *in, struct be
     if (!strcmp(op, "qsa_prefill_attn")) count_prefill(c, in, w);
     if (!strcmp(op, "paged_decode_attn")) count_paged(c, w);
     if (!strcmp(op, "dsa_mla_masked_attn")) count_masked(c, in, w);
-    if (!strcmp(op, "qsa_score") || !strcmp(op, "qsa_score_rows"))
+    if (!strcmp(op, "qsa_score") || !strcmp(op, "qsa_score_rows") ||
+        !strcmp(op, "qsa_score_rows_tiled"))
         count_scores(c, in, w, "scores", "hd");
-    if (!strcmp(op, "dsa_index_scores")) count_scores(c, in, w, "out", "dim");
+    if (!strcmp(op, "dsa_index_scores") || !strcmp(op, "dsa_index_scores_tiled"))
+        count_scores(c, in, w, "out", "dim");
     if (!strcmp(op, "qsa_score_rows_tc")) {
         count_scores(c, in, w, "scores", "hd"); /* two products an element: the query's two parts */
         w->unit = BENCH_MATRIX;

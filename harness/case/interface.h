@@ -62,12 +62,14 @@ struct interface {
 };
 
 extern const struct interface interface_dsa_decode, interface_dsa_kpool_compress;
-extern const struct interface interface_dsa_index_scores, interface_dsa_topk_pools;
+extern const struct interface interface_dsa_index_scores, interface_dsa_index_scores_tiled;
+extern const struct interface interface_dsa_topk_pools;
 extern const struct interface interface_dsa_expand_selection, interface_dsa_topk_to_mask;
 extern const struct interface interface_dsa_mla_masked_attn;
 extern const struct interface interface_qsa_block_pool, interface_qsa_qprep;
 extern const struct interface interface_qsa_qprep_rows, interface_qsa_score;
-extern const struct interface interface_qsa_score_rows, interface_qsa_score_rows_tc;
+extern const struct interface interface_qsa_score_rows, interface_qsa_score_rows_tiled;
+extern const struct interface interface_qsa_score_rows_tc;
 extern const struct interface interface_qsa_topk_rows, interface_qsa_gather;
 extern const struct interface interface_qsa_prefill_attn, interface_paged_decode_attn;
 

@@ -130,6 +130,22 @@ const struct interface interface_dsa_index_scores = {.entry = "dsa_index_scores"
                                                      .shared = "max(1024, 4*H)",
                                                      FUNCTIONS(dsa_index_scores)};
 
+/* All but the entry point and the grid is dsa_index_scores. */
+static enum gpu_status dsa_index_scores_tiled_launch(const struct gpu_target *target,
+                                                     const void *gpu, struct gpu_report *report)
+{
+    return gpu_dsa_index_scores_tiled(target, gpu, report);
+}
+#define dsa_index_scores_tiled_check dsa_index_scores_check
+#define dsa_index_scores_tiled_accepts dsa_index_scores_accepts
+#define dsa_index_scores_tiled_reference dsa_index_scores_reference
+const struct interface interface_dsa_index_scores_tiled = {.entry = "dsa_index_scores_tiled",
+                                                           ARGUMENTS(dsa_index_scores),
+                                                           .grid = "ceil(P/128), Q",
+                                                           .block = "256",
+                                                           .shared = "0",
+                                                           FUNCTIONS(dsa_index_scores_tiled)};
+
 LAUNCHER(dsa_topk_pools)
 PREDICATE(dsa_topk_pools)
 static void dsa_topk_pools_reference(const void *ref, const struct ref_error_model *model,

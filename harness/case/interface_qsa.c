@@ -180,6 +180,43 @@ const struct interface interface_qsa_score_rows = {.entry = "qsa_score_rows",
                                                    .shared = "128",
                                                    FUNCTIONS(qsa_score_rows)};
 
+static enum gpu_status qsa_score_rows_tiled_check(const void *gpu, struct gpu_report *report)
+{
+    return gpu_qsa_score_rows_tiled_check(gpu, report);
+}
+static enum gpu_status qsa_score_rows_tiled_launch(const struct gpu_target *target, const void *gpu,
+                                                   struct gpu_report *report)
+{
+    return gpu_qsa_score_rows_tiled(target, gpu, report);
+}
+static bool qsa_score_rows_tiled_accepts(const void *ref, struct ref_refusal *why)
+{
+    return ref_qsa_score_rows_tiled_accepts(ref, why);
+}
+#define qsa_score_rows_tiled_reference qsa_score_rows_reference
+static const struct argument qsa_score_rows_tiled[] = {
+    INPUT(qsa_score_rows, q, .dtype = DTYPE_F32, .shape = "rows, n_heads, hd",
+          .dims = "row,head,dim"),
+    INPUT(qsa_score_rows, block_keys, .dtype = DTYPE_BF16, .shape = "n_blocks_max, hd",
+          .dims = "block,dim"),
+    OUTPUT(qsa_score_rows, scores, .dtype = DTYPE_F32, .shape = "rows, score_stride",
+           .dims = "row,block", .owned = "rows, n_blocks_max"),
+    NUMBER(qsa_score_rows, first_pos),
+    NUMBER(qsa_score_rows, score_stride),
+    NUMBER(qsa_score_rows, ratio),
+    NUMBER(qsa_score_rows, n_heads),
+    NUMBER(qsa_score_rows, hd),
+    NUMBER(qsa_score_rows, rows),
+    NUMBER(qsa_score_rows, n_blocks_max),
+};
+const struct interface interface_qsa_score_rows_tiled = {.entry = "qsa_score_rows_tiled",
+                                                         ARGUMENTS(qsa_score_rows_tiled),
+                                                         .grid =
+                                                             "ceil(rows/64), ceil(n_blocks_max/64)",
+                                                         .block = "256",
+                                                         .shared = "0",
+                                                         FUNCTIONS(qsa_score_rows_tiled)};
+
 static enum gpu_status qsa_score_rows_tc_check(const void *gpu, struct gpu_report *report)
 {
     return gpu_qsa_score_rows_tc_check(gpu, report);

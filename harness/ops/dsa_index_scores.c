@@ -1,4 +1,5 @@
-/* dsa_index_scores: pool scores of the DSA indexer (ops.md §2). */
+/* dsa_index_scores: pool scores of the DSA indexer (ops.md §2), and dsa_index_scores_tiled: the
+ * same operation by a grid of tiles. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -53,6 +54,11 @@ static const char *const always[] = {
     "dsa_index_scores:heads=3,dim=32,len=24,kpool=4,rows=5,pos=[-1,2,3,4,23],seed=0x54",
     "dsa_index_scores:heads=33,dim=160,len=50,kpool=16,pad=2,regime=cancel,seed=0x55",
     "dsa_index_scores:heads=257,dim=32,len=9,kpool=3,regime=low_bits,seed=0x56", NULL};
+
+static const char *const tiled_always[] = {
+    "dsa_index_scores_tiled:model=glm53,rows=2,pos=[514,300],seed=0x53",
+    "dsa_index_scores_tiled:heads=33,dim=128,len=520,kpool=4,regime=cancel,seed=0x55",
+    "dsa_index_scores_tiled:heads=3,dim=160,len=50,kpool=16,pad=2,regime=low_bits,seed=0x56", NULL};
 
 static const struct number numbers[] = {
     {"Q", "rows"},
@@ -187,6 +193,15 @@ static uint32_t certify(const struct case_line *c, const struct instance *in, st
     return g.Q;
 }
 
+/* About the edges of a tile of the project's kernel: 128 pools, 32 heads, the released width. */
+static void sample_tile(struct rng *r, uint32_t kpool, int64_t *heads, uint32_t *len)
+{
+    static const int64_t counts[] = {1, 4, 5, 31, 32, 33, 65};
+    *heads = rng_pick(r, counts, 7);
+    if (*heads > 5) return;
+    *len = kpool * (uint32_t)rng_range(r, 124, 133) + (uint32_t)rng_range(r, 0, kpool - 1);
+}
+
 static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t index)
 {
     static const int64_t heads[] = {1, 2, 3, 4, 5, 8, 9, 32, 33, 64};
@@ -194,13 +209,16 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     uint32_t kpool = (uint32_t)rng_range(r, 1, 16), rows = (uint32_t)rng_range(r, 1, 4);
     uint32_t longest = kpool * (tier == TIER_FULL ? 60 : 18);
     uint32_t len = (uint32_t)rng_edge(r, 1, longest, kpool);
+    int64_t n_heads = rng_pick(r, heads, tier == TIER_FULL ? 10 : 8);
+    int64_t dim = rng_pick(r, dims, tier == TIER_FULL ? 6 : 4);
+    if (dim == 128 && rng_one_in(r, 3)) sample_tile(r, kpool, &n_heads, &len);
     uint32_t pad = rng_one_in(r, 3) ? (uint32_t)rng_edge(r, 0, len - 1, kpool) : 0;
     int64_t positions[4];
     for (uint32_t row = 0; row < rows; row++)
         positions[row] = rng_one_in(r, 8) ? rng_range(r, -2, 1) : rng_edge(r, 0, len + 2, kpool);
     case_set_int(c, "rows", rows);
-    case_set_int(c, "heads", rng_pick(r, heads, tier == TIER_FULL ? 10 : 8));
-    case_set_int(c, "dim", rng_pick(r, dims, tier == TIER_FULL ? 6 : 4));
+    case_set_int(c, "heads", n_heads);
+    case_set_int(c, "dim", dim);
     case_set_int(c, "len", len);
     case_set_int(c, "kpool", kpool);
     case_set_int(c, "pad", pad);
@@ -244,6 +262,25 @@ const struct op op_dsa_index_scores = {
     .wild = "rows heads dim len kpool pad pools factor",
     .sample = sample,
     .steps = (const struct step[]){{&interface_dsa_index_scores}, {0}},
+    .fill = fill,
+    .certify = certify,
+};
+
+const struct op op_dsa_index_scores_tiled = {
+    .name = "dsa_index_scores_tiled",
+    .modules = (const char *const[]){"dsa_indexer", NULL},
+    .family = "dsa",
+    .summary = "the same scores, a tile of pools a CTA",
+    .contract = CONTRACT_EXACT,
+    TABLE(params),
+    TABLE(numbers),
+    TABLE(arrays),
+    .presets = presets,
+    .always = tiled_always,
+    .relations = relations,
+    .wild = "rows heads dim len kpool pad pools factor",
+    .sample = sample,
+    .steps = (const struct step[]){{&interface_dsa_index_scores_tiled}, {0}},
     .fill = fill,
     .certify = certify,
 };

@@ -25,12 +25,13 @@ static void expect_numbers(const char *text, const char *rule)
     if (rule) cr_expect_str_eq(got, rule, "%s: %s", text, why);
 }
 
-/* One block column a grid row: 65,535 of them fit, 65,536 (262,144 tokens) do not. The tensor-core
- * kernel takes 64 columns at a time and goes on. */
+/* One block column a grid row: 65,535 of them fit, 65,536 (262,144 tokens) do not. The kernels that
+ * take 64 columns at a time go on. */
 Test(qsa_refusals, score_rows_ends_at_65535_blocks)
 {
     expect_numbers("qsa_score_rows:rows=1,pos=262143,blocks=65535", NULL);
     expect_numbers("qsa_score_rows:rows=1,pos=262143,blocks=65536", "grid_limit");
+    expect_numbers("qsa_score_rows_tiled:rows=1,pos=262143,blocks=65536", NULL);
     expect_numbers("qsa_score_rows_tc:rows=1,pos=262143,blocks=65536", NULL);
     expect_numbers("qsa_score_rows_tc:rows=1,pos=1048575,blocks=262144", NULL);
     expect_numbers("qsa_score:blocks=262144", NULL);
