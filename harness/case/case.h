@@ -35,6 +35,22 @@ struct param {
     int64_t simplest;
 };
 
+/* Kinds of keys that most operations have. A rare one is printed only where it is not initial. */
+#define COUNT_KEY(key, initial, help, simplest)                                                    \
+    {key, PARAM_INT, false, initial, 0, UINT32_MAX, NULL, help, simplest}
+#define RARE_COUNT_KEY(key, initial, help, simplest)                                               \
+    {key, PARAM_INT, true, initial, 0, UINT32_MAX, NULL, help, simplest}
+#define RARE_FLAG_KEY(key, help) {key, PARAM_INT, true, "0", 0, 1, NULL, help, 0}
+#define REAL_KEY(key, initial, help, simplest)                                                     \
+    {key, PARAM_REAL, false, initial, 0, 0, NULL, help, simplest}
+#define ENUM_KEY(key, initial, names, help, simplest)                                              \
+    {key, PARAM_ENUM, false, initial, 0, 0, names, help, simplest}
+/* -1: derived from other keys; or none. */
+#define RARE_OWN_KEY(key, help) {key, PARAM_INT, true, "-1", -1, UINT32_MAX, NULL, help, -1}
+#define RARE_FROM_KEY(key, help) {key, PARAM_INT, true, "-1", -1, INT32_MAX, NULL, help, -1}
+#define WIDE_OFFSET (INT64_C(1) << 32)
+#define SEED_KEY {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0}
+
 enum { CASE_PARAMS_MAX = 40, CASE_LIST_MAX = 512, CASE_TEXT_MAX = 6144 };
 
 struct case_value {

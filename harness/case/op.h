@@ -184,6 +184,11 @@ const struct array *step_array(const struct op *op, const struct step *step,
 /* A table of the descriptor and its length, as initialisers. */
 #define TABLE(field) .field = field, .n_##field = sizeof field / sizeof *field
 
+/* All of them under their usual names. */
+#define USUAL_TABLES                                                                               \
+    TABLE(params), TABLE(numbers), TABLE(arrays), .presets = presets, .always = always,            \
+        .relations = relations, .sample = sample
+
 enum { OP_MODULES_MAX = 4 };
 
 extern const struct op *const op_table[];

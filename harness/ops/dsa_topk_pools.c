@@ -13,20 +13,19 @@ static const char *const regimes[] = {
 enum { SCORE_REGIMES = sizeof regimes / sizeof *regimes - 1 };
 
 static const struct param params[] = {
-    {"rows", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "query rows", 1},
-    {"pools", PARAM_INT, false, "37", 0, UINT32_MAX, NULL, "scores of a row", 1},
-    {"select", PARAM_INT, false, "8", 0, UINT32_MAX, NULL, "pools to select", 1},
-    {"np2", PARAM_INT, true, "-1", -1, UINT32_MAX, NULL,
-     "sort size; -1: the power of two not below select", -1},
-    {"geom", PARAM_ENUM, false, "none", 0, 0, dsa_geom_names, "geometry vector, one row only", 0},
+    COUNT_KEY("rows", "1", "query rows", 1),
+    COUNT_KEY("pools", "37", "scores of a row", 1),
+    COUNT_KEY("select", "8", "pools to select", 1),
+    RARE_OWN_KEY("np2", "sort size; -1: the power of two not below select"),
+    ENUM_KEY("geom", "none", dsa_geom_names, "geometry vector, one row only", 0),
     {"slack", PARAM_INT, true, "2", 0, 4096, NULL, "pools the scalars have more than the vector",
      1},
     {"append", PARAM_INT, true, "0", 0, 1 << 20, NULL, "further pools at the end, all NaN", 0},
-    {"halve", PARAM_INT, true, "0", 0, 1, NULL, "scores half as large", 0},
-    {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which row comes first", 0},
-    {"reverse", PARAM_INT, true, "0", 0, 1, NULL, "rows in reverse order", 0},
-    {"regime", PARAM_ENUM, false, "normal", 0, 0, regimes, "scores", 0},
-    {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
+    RARE_FLAG_KEY("halve", "scores half as large"),
+    RARE_COUNT_KEY("first", "0", "which row comes first", 0),
+    RARE_FLAG_KEY("reverse", "rows in reverse order"),
+    ENUM_KEY("regime", "normal", regimes, "scores", 0),
+    SEED_KEY,
 };
 
 static const struct preset presets[] = {{"glm53", "pools=650,select=512"}, {NULL, NULL}};
@@ -125,13 +124,7 @@ const struct op op_dsa_topk_pools = {
     .family = "dsa",
     .summary = "the best pools of each row, in a strict order",
     .contract = CONTRACT_EXACT,
-    TABLE(params),
-    TABLE(numbers),
-    TABLE(arrays),
-    .presets = presets,
-    .always = always,
-    .relations = relations,
+    USUAL_TABLES,
     .wild = "rows pools select np2",
-    .sample = sample,
     .steps = (const struct step[]){{&interface_dsa_topk_pools}, {0}},
 };

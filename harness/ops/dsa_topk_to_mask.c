@@ -17,16 +17,16 @@ enum ids {
 static const char *const id_names[] = {"unique", "duplicates", "outside", "none", "edges", NULL};
 
 static const struct param params[] = {
-    {"rows", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "query rows", 1},
-    {"width", PARAM_INT, false, "19", 0, UINT32_MAX, NULL, "ids of a row", 1},
-    {"len", PARAM_INT, false, "37", 0, UINT32_MAX, NULL, "tokens", 1},
-    {"ids", PARAM_ENUM, false, "unique", 0, 0, id_names, "what a row holds", 0},
+    COUNT_KEY("rows", "1", "query rows", 1),
+    COUNT_KEY("width", "19", "ids of a row", 1),
+    COUNT_KEY("len", "37", "tokens", 1),
+    ENUM_KEY("ids", "unique", id_names, "what a row holds", 0),
     {"order", PARAM_INT, true, "0", 0, INT32_MAX, NULL, "another order of each row; 0: as drawn",
      0},
-    {"repeat", PARAM_INT, true, "0", 0, 1, NULL, "every row twice over: twice as wide", 0},
-    {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which row comes first", 0},
-    {"reverse", PARAM_INT, true, "0", 0, 1, NULL, "rows in reverse order", 0},
-    {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
+    RARE_FLAG_KEY("repeat", "every row twice over: twice as wide"),
+    RARE_COUNT_KEY("first", "0", "which row comes first", 0),
+    RARE_FLAG_KEY("reverse", "rows in reverse order"),
+    SEED_KEY,
 };
 
 static const struct preset presets[] = {{"glm53", "width=2051,len=2600"}, {NULL, NULL}};
@@ -137,13 +137,7 @@ const struct op op_dsa_topk_to_mask = {
     .family = "dsa",
     .summary = "a selection as a mask: set membership",
     .contract = CONTRACT_EXACT,
-    TABLE(params),
-    TABLE(numbers),
-    TABLE(arrays),
-    .presets = presets,
-    .always = always,
-    .relations = relations,
+    USUAL_TABLES,
     .wild = "rows len width",
-    .sample = sample,
     .steps = (const struct step[]){{&interface_dsa_topk_to_mask}, {0}},
 };

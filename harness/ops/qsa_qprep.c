@@ -9,17 +9,17 @@ static const char *const regimes[] = {
 enum { REGIMES = sizeof regimes / sizeof *regimes - 1 };
 
 static const struct param params[] = {
-    {"heads", PARAM_INT, false, "4", 0, UINT32_MAX, NULL, "heads", 1},
-    {"hd", PARAM_INT, false, "64", 0, UINT32_MAX, NULL, "channels of a head", 32},
-    {"rot", PARAM_INT, false, "32", 0, UINT32_MAX, NULL, "rotated channels", 0},
-    {"pos", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "position of the query", 0},
-    {"theta", PARAM_REAL, false, "1e7", 0, 0, NULL, "base of the rotation", 0},
-    {"eps", PARAM_REAL, false, "1e-6", 0, 0, NULL, "of the norm", 0},
-    {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which head's data comes first", 0},
-    {"double", PARAM_INT, true, "0", 0, 1, NULL, "queries twice as large", 0},
-    {"norm", PARAM_ENUM, false, "random", 0, 0, qsa_norm_names, "weights of the norm", 0},
-    {"regime", PARAM_ENUM, false, "normal", 0, 0, regimes, "queries", 0},
-    {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
+    COUNT_KEY("heads", "4", "heads", 1),
+    COUNT_KEY("hd", "64", "channels of a head", 32),
+    COUNT_KEY("rot", "32", "rotated channels", 0),
+    COUNT_KEY("pos", "1", "position of the query", 0),
+    REAL_KEY("theta", "1e7", "base of the rotation", 0),
+    REAL_KEY("eps", "1e-6", "of the norm", 0),
+    RARE_COUNT_KEY("first", "0", "which head's data comes first", 0),
+    RARE_FLAG_KEY("double", "queries twice as large"),
+    ENUM_KEY("norm", "random", qsa_norm_names, "weights of the norm", 0),
+    ENUM_KEY("regime", "normal", regimes, "queries", 0),
+    SEED_KEY,
 };
 
 static const struct preset presets[] = {{"qwen38", "heads=4,hd=128,rot=64,theta=1e7,eps=1e-6"},
@@ -76,13 +76,7 @@ const struct op op_qsa_qprep = {
     .family = "qsa",
     .summary = "heads of one query: norm, rotation",
     .contract = CONTRACT_EXACT,
-    TABLE(params),
-    TABLE(numbers),
-    TABLE(arrays),
+    USUAL_TABLES,
     .steps = (const struct step[]){{&interface_qsa_qprep}, {0}},
-    .presets = presets,
-    .always = always,
-    .relations = relations,
     .wild = "heads hd rot pos theta eps",
-    .sample = sample,
 };

@@ -9,19 +9,19 @@ static const char *const regimes[] = {
 enum { REGIMES = sizeof regimes / sizeof *regimes - 1 };
 
 static const struct param params[] = {
-    {"rows", PARAM_INT, false, "2", 0, UINT32_MAX, NULL, "query rows", 1},
-    {"pos", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "position of the first", 0},
-    {"heads", PARAM_INT, false, "4", 0, UINT32_MAX, NULL, "heads", 1},
-    {"hd", PARAM_INT, false, "64", 0, UINT32_MAX, NULL, "channels of a head", 32},
-    {"rot", PARAM_INT, false, "32", 0, UINT32_MAX, NULL, "rotated channels", 0},
-    {"pad", PARAM_OFFSET, false, "+0", -(INT64_C(1) << 32), INT64_C(1) << 32, NULL,
+    COUNT_KEY("rows", "2", "query rows", 1),
+    COUNT_KEY("pos", "1", "position of the first", 0),
+    COUNT_KEY("heads", "4", "heads", 1),
+    COUNT_KEY("hd", "64", "channels of a head", 32),
+    COUNT_KEY("rot", "32", "rotated channels", 0),
+    {"pad", PARAM_OFFSET, false, "+0", -WIDE_OFFSET, WIDE_OFFSET, NULL,
      "columns of a row of qk behind the queries", 0},
-    {"theta", PARAM_REAL, false, "1e7", 0, 0, NULL, "base of the rotation", 0},
-    {"eps", PARAM_REAL, false, "1e-6", 0, 0, NULL, "of the norm", 0},
-    {"double", PARAM_INT, true, "0", 0, 1, NULL, "queries twice as large", 0},
-    {"norm", PARAM_ENUM, false, "random", 0, 0, qsa_norm_names, "weights of the norm", 0},
-    {"regime", PARAM_ENUM, false, "normal", 0, 0, regimes, "queries", 0},
-    {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
+    REAL_KEY("theta", "1e7", "base of the rotation", 0),
+    REAL_KEY("eps", "1e-6", "of the norm", 0),
+    RARE_FLAG_KEY("double", "queries twice as large"),
+    ENUM_KEY("norm", "random", qsa_norm_names, "weights of the norm", 0),
+    ENUM_KEY("regime", "normal", regimes, "queries", 0),
+    SEED_KEY,
 };
 
 static const struct preset presets[] = {
@@ -93,13 +93,7 @@ const struct op op_qsa_qprep_rows = {
     .family = "qsa",
     .summary = "heads of consecutive queries: norm, rotation",
     .contract = CONTRACT_EXACT,
-    TABLE(params),
-    TABLE(numbers),
-    TABLE(arrays),
+    USUAL_TABLES,
     .steps = (const struct step[]){{&interface_qsa_qprep_rows}, {0}},
-    .presets = presets,
-    .always = always,
-    .relations = relations,
     .wild = "rows heads hd rot pos theta eps pad",
-    .sample = sample,
 };

@@ -11,14 +11,14 @@ static const char *const regimes[] = {
 enum { REGIMES = sizeof regimes / sizeof *regimes - 1 };
 
 static const struct param params[] = {
-    {"blocks", PARAM_INT, false, "9", 0, UINT32_MAX, NULL, "blocks", 1},
-    {"heads", PARAM_INT, false, "4", 0, UINT32_MAX, NULL, "heads", 1},
-    {"hd", PARAM_INT, false, "32", 0, UINT32_MAX, NULL, "channels of a head", 32},
-    {"first", PARAM_INT, true, "0", 0, UINT32_MAX, NULL, "which block's key comes first", 0},
+    COUNT_KEY("blocks", "9", "blocks", 1),
+    COUNT_KEY("heads", "4", "heads", 1),
+    COUNT_KEY("hd", "32", "channels of a head", 32),
+    RARE_COUNT_KEY("first", "0", "which block's key comes first", 0),
     {"dead", PARAM_INT, true, "0", 0, 64, NULL, "further heads of zeros at the end", 0},
-    {"double", PARAM_INT, true, "0", 0, 1, NULL, "queries twice as large", 0},
-    {"regime", PARAM_ENUM, false, "normal", 0, 0, regimes, "values", 0},
-    {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
+    RARE_FLAG_KEY("double", "queries twice as large"),
+    ENUM_KEY("regime", "normal", regimes, "values", 0),
+    SEED_KEY,
 };
 
 static const struct preset presets[] = {{"qwen38", "heads=4,hd=128"}, {NULL, NULL}};
@@ -88,13 +88,7 @@ const struct op op_qsa_score = {
     .family = "qsa",
     .summary = "scores of all blocks for one query, in canonical arithmetic",
     .contract = CONTRACT_EXACT,
-    TABLE(params),
-    TABLE(numbers),
-    TABLE(arrays),
+    USUAL_TABLES,
     .steps = (const struct step[]){{&interface_qsa_score}, {0}},
-    .presets = presets,
-    .always = always,
-    .relations = relations,
     .wild = "blocks heads hd",
-    .sample = sample,
 };

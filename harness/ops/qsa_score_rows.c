@@ -10,20 +10,19 @@ static const char *const regimes[] = {
 enum { REGIMES = sizeof regimes / sizeof *regimes - 1 };
 
 static const struct param params[] = {
-    {"rows", PARAM_INT, false, "2", 0, UINT32_MAX, NULL, "query rows", 1},
-    {"pos", PARAM_INT, false, "17", 0, UINT32_MAX, NULL, "position of the first", 0},
-    {"ratio", PARAM_INT, false, "4", 0, UINT32_MAX, NULL, "tokens of a block", 1},
-    {"blocks", PARAM_INT, false, "5", 0, UINT32_MAX, NULL, "columns of a row to write", 1},
-    {"pad", PARAM_OFFSET, false, "+0", -(INT64_C(1) << 32), INT64_C(1) << 32, NULL,
+    COUNT_KEY("rows", "2", "query rows", 1),
+    COUNT_KEY("pos", "17", "position of the first", 0),
+    COUNT_KEY("ratio", "4", "tokens of a block", 1),
+    COUNT_KEY("blocks", "5", "columns of a row to write", 1),
+    {"pad", PARAM_OFFSET, false, "+0", -WIDE_OFFSET, WIDE_OFFSET, NULL,
      "columns of a row past them", 0},
-    {"heads", PARAM_INT, false, "4", 0, UINT32_MAX, NULL, "heads", 1},
-    {"hd", PARAM_INT, false, "32", 0, UINT32_MAX, NULL, "channels of a head", 32},
+    COUNT_KEY("heads", "4", "heads", 1),
+    COUNT_KEY("hd", "32", "channels of a head", 32),
     {"dead", PARAM_INT, true, "0", 0, 64, NULL, "further heads of zeros at the end", 0},
-    {"change", PARAM_INT, true, "-1", -1, INT32_MAX, NULL,
-     "from this block on the keys are other keys", -1},
-    {"double", PARAM_INT, true, "0", 0, 1, NULL, "queries twice as large", 0},
-    {"regime", PARAM_ENUM, false, "normal", 0, 0, regimes, "values", 0},
-    {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
+    RARE_FROM_KEY("change", "from this block on the keys are other keys"),
+    RARE_FLAG_KEY("double", "queries twice as large"),
+    ENUM_KEY("regime", "normal", regimes, "values", 0),
+    SEED_KEY,
 };
 
 static const struct preset presets[] = {{"qwen38", "ratio=4,heads=4,hd=128"}, {NULL, NULL}};
@@ -103,15 +102,9 @@ const struct op op_qsa_score_rows = {
     .family = "qsa",
     .summary = "scores of the visible blocks of consecutive queries",
     .contract = CONTRACT_EXACT,
-    TABLE(params),
-    TABLE(numbers),
-    TABLE(arrays),
+    USUAL_TABLES,
     .steps = (const struct step[]){{&interface_qsa_score_rows}, {0}},
-    .presets = presets,
-    .always = always,
-    .relations = relations,
     .wild = "rows pos ratio blocks heads hd pad",
-    .sample = sample,
     .certify = certify,
 };
 

@@ -11,16 +11,16 @@ static const char *const regimes[] = {
 enum { SCORE_REGIMES = sizeof regimes / sizeof *regimes - 1 };
 
 static const struct param params[] = {
-    {"rows", PARAM_INT, false, "1", 0, UINT32_MAX, NULL, "query rows", 1},
-    {"pos", PARAM_INT, false, "147", 0, UINT32_MAX, NULL, "position of the first", 0},
-    {"ratio", PARAM_INT, false, "4", 0, UINT32_MAX, NULL, "tokens of a block", 1},
-    {"topk", PARAM_INT, false, "8", 0, UINT32_MAX, NULL, "blocks to select", 1},
-    {"pad", PARAM_OFFSET, false, "+0", -(INT64_C(1) << 32), INT64_C(1) << 32, NULL,
+    COUNT_KEY("rows", "1", "query rows", 1),
+    COUNT_KEY("pos", "147", "position of the first", 0),
+    COUNT_KEY("ratio", "4", "tokens of a block", 1),
+    COUNT_KEY("topk", "8", "blocks to select", 1),
+    {"pad", PARAM_OFFSET, false, "+0", -WIDE_OFFSET, WIDE_OFFSET, NULL,
      "columns of a row past the last row's complete blocks", 0},
     {"append", PARAM_INT, true, "0", 0, 1 << 20, NULL, "further visible blocks, all NaN", 0},
-    {"halve", PARAM_INT, true, "0", 0, 1, NULL, "scores half as large", 0},
-    {"regime", PARAM_ENUM, false, "normal", 0, 0, regimes, "scores", 0},
-    {"seed", PARAM_SEED, false, "0x1", 0, 0, NULL, "of every byte", 0},
+    RARE_FLAG_KEY("halve", "scores half as large"),
+    ENUM_KEY("regime", "normal", regimes, "scores", 0),
+    SEED_KEY,
 };
 
 static const struct preset presets[] = {{"qwen38", "pos=2600,ratio=4,topk=512"}, {NULL, NULL}};
@@ -107,13 +107,7 @@ const struct op op_qsa_topk_rows = {
     .family = "qsa",
     .summary = "the best visible blocks of each row, in a strict order",
     .contract = CONTRACT_EXACT,
-    TABLE(params),
-    TABLE(numbers),
-    TABLE(arrays),
+    USUAL_TABLES,
     .steps = (const struct step[]){{&interface_qsa_topk_rows}, {0}},
-    .presets = presets,
-    .always = always,
-    .relations = relations,
     .wild = "rows pos ratio topk pad",
-    .sample = sample,
 };
