@@ -428,6 +428,13 @@ Test(simt_mma, tile_and_warp_are_the_elements)
             for (int n = 0; n < 8; n++) b[k][n] = random_bf16(127, 20);
         for (int m = 0; m < 16; m++)
             for (int n = 0; n < 8; n++) c[m][n] = widen(random_bf16(127, 30));
+        if (i % 3 == 0) { /* a row of zeros of both signs, and zeros to add them to */
+            int m = (int)(draw() % 16);
+
+            for (int k = 0; k < 16; k++) a[m][k] = draw() % 2 ? 0x8000 : 0;
+            c[m][draw() % 8] = -0.0f;
+            c[m][draw() % 8] = float_of(1);
+        }
         if (i % 5 == 0) a[draw() % 16][draw() % 16] = 0x7f80;
         if (i % 5 == 1) b[draw() % 16][draw() % 8] = 0xff80;
         if (i % 5 == 2) c[draw() % 16][draw() % 8] = NAN;
