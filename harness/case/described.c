@@ -1,4 +1,5 @@
 /* What follows from an operation's tables: refusals, tensors, launches, the oracle's arguments. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,8 @@ static int tensor_index(const struct instance *in, const char *name)
 static void put_number(const struct place *place, struct value v, void *arguments)
 {
     uint8_t *at = (uint8_t *)arguments + place->offset;
-    int64_t i = v.real ? (int64_t)v.r : v.i;
+    /* A number that no integer holds is 0 there: a real one goes to a real field. */
+    int64_t i = !v.real ? v.i : fabs(v.r) < 0x1p63 ? (int64_t)v.r : 0;
     float f = (float)v.r;
     uint32_t u = i < 0 ? 0 : i > UINT32_MAX ? UINT32_MAX : (uint32_t)i;
     /* Signed ones are cast, as a caller would: so a predicate meets vectors with negative

@@ -340,6 +340,10 @@ static void make_wide(struct case_line *c, struct rng *r)
     case_set_int(c, "seqs", rng_one_in(r, 2) ? rng_range(r, 34, 36) : rng_range(r, 67, 70));
     case_set_int(c, "heads", rng_range(r, 49, 64));
     case_set_list(c, "len", lengths, 6);
+    /* Whole rows: a path that goes wrong behind its first keys needs more than those. */
+    int64_t kpool = case_int(c, "kpool");
+    if (case_int(c, "topk") < 40) case_set_int(c, "topk", (40 + kpool - 1) / kpool * kpool);
+    case_set_int(c, "count", 0);
 }
 
 /* Few heads and long rows, most of them holes: kernels that share one row out among blocks. */

@@ -77,9 +77,13 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     uint32_t longest = tier == TIER_FULL ? 20000 : 1500;
     uint32_t rows = rng_one_in(r, 3) ? (uint32_t)rng_range(r, 2, 4) : 1;
     uint32_t pools = (uint32_t)rng_edge(r, 1, longest, rng_pick(r, around, 5));
+    /* Longer than any list of candidates a kernel can keep, so that it has to cut. */
+    bool cut = rng_one_in(r, 8);
+    if (cut) pools = (uint32_t)rng_range(r, 2100, 6000);
     uint32_t select = (uint32_t)rng_edge(r, 1, rng_one_in(r, 2) ? 40 : 600, rng_pick(r, around, 5));
     /* Every fourth time as many as there are, or one more or less. */
     if (rng_one_in(r, 4)) select = (uint32_t)rng_range(r, pools > 1 ? pools - 1 : 1, pools + 1);
+    if (cut) select = (uint32_t)rng_range(r, 200, 600);
     case_set_int(c, "rows", rows);
     case_set_int(c, "pools", pools);
     if (select > MAX_SELECT) select = MAX_SELECT;
@@ -90,6 +94,7 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     }
     if (case_int(c, "np2") >= 0 && case_int(c, "np2") < select) case_set_int(c, "np2", -1);
     case_set_int(c, "regime", (int64_t)(index % SCORE_REGIMES));
+    if (cut && !rng_one_in(r, 4)) case_set_enum(c, "regime", "low_bits");
     if (case_enum_is(c, "regime", "cut_tie")) {
         select = (uint32_t)rng_range(r, (pools + 2) / 3, 1 + pools / 2);
         case_set_int(c, "select", select > MAX_SELECT ? MAX_SELECT : select);

@@ -121,6 +121,11 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     case_set_int(c, "rows", rng_range(r, 1, 4));
     case_set_int(c, "len", rng_edge(r, 1, longest, rng_pick(r, around, 3)));
     case_set_int(c, "width", rng_edge(r, 0, longest / 2, rng_pick(r, around, 3)));
+    /* Kernels take long rows in stretches; a few ids, for a mask costs by its length. */
+    if (rng_one_in(r, 12)) {
+        case_set_int(c, "len", rng_range(r, 8000, 17000));
+        case_set_int(c, "width", rng_range(r, 1, 300));
+    }
     case_set_int(c, "ids", (int64_t)(index % IDS_KINDS));
 }
 
