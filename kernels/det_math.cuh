@@ -91,25 +91,45 @@ static __device__ __forceinline__ float det_tree_step(float *values, uint32_t la
         values[0] = values[0] + __shfl_xor_sync(DET_FULL_MASK, values[0], step);
         return det_tree_step<1, step / 2>(values, lane);
     } else {
+        constexpr int half = (count + 1) / 2;
         bool upper = (lane & step) != 0;
 
 #pragma unroll
-        for (int i = 0; i < count / 2; i++) {
-            float kept = upper ? values[i + count / 2] : values[i];
-            float sent = upper ? values[i] : values[i + count / 2];
+        for (int i = 0; i < half; i++) {
+            float other = i + half < count ? values[i + half] : 0.0f;
+            float kept = upper ? other : values[i], sent = upper ? values[i] : other;
 
             values[i] = kept + __shfl_xor_sync(DET_FULL_MASK, sent, step);
         }
-        return det_tree_step<count / 2, step / 2>(values, lane);
+        return det_tree_step<half, step / 2>(values, lane);
     }
 }
 
-/* tree32 of `count` values at once (2, 4, 8 or 16) with about one exchange a value instead of five:
- * lane l is left with the tree of value l*count/32, bit for bit what det_tree32 gives. The values
- * are used up. */
+/* tree32 of `count` values at once (at most 32) with about one exchange a value instead of five:
+ * lane l is left with the tree of value det_tree_index<count>(l), bit for bit what det_tree32
+ * gives. The values are used up. */
 template <int count> static __device__ __forceinline__ float det_tree32_many(float *values)
 {
     return det_tree_step<count, DET_WARP / 2>(values, threadIdx.x % DET_WARP);
+}
+
+/* Which of `count` values det_tree32_many leaves in a lane: l*count/32 where count is a power of
+ * two; `count` where there is none. */
+template <int count>
+static __device__ __forceinline__ constexpr uint32_t det_tree_index(uint32_t lane)
+{
+    uint32_t index = 0, width = count, left = count; /* left: values in the lane's part */
+
+    for (uint32_t step = DET_WARP / 2; step > 0 && width > 1; step /= 2) {
+        width = (width + 1) / 2;
+        if ((lane & step) != 0) {
+            index += width;
+            left = left > width ? left - width : 0;
+        } else {
+            left = left < width ? left : width;
+        }
+    }
+    return left > 0 ? index : count;
 }
 
 #endif

@@ -1,10 +1,14 @@
 /* Attention over selected blocks (prefill) and over a whole short cache (decode): online softmax,
- * one query head a block of 8 warps.
+ * blocks of 8 warps.
  *
  * Order. The attended tokens form one sequence: the tokens of the listed blocks in list order,
  * holes skipped, then the tail; for decode, tokens 0, 1, .... Every four neighbours in it are a
  * group, and warp w takes the groups w, w+8, w+16, .... So the bits depend on the sequence alone,
  * not on where holes, pages and list windows fall, and decode over gathered tokens equals prefill.
+ *
+ * The query heads of a kv head read the same K and V. In prefill one block therefore does up to six
+ * neighbouring ones, and the blocks of the others return at once. The arithmetic of a head is the
+ * same whichever heads are beside it.
  *
  * Error model, n attended tokens, u = 2^-24; all roundings to nearest, nothing flushed:
  * - score: RN(dot * inv_sqrt_d); dot: hd/32 fma a lane, then 5 additions: depth hd/32 + 5.
@@ -13,19 +17,24 @@
  *   Weights stay f32.
  * - rescales: R(n) = n/32 + 1 (a = 1/32, b = 1). A warp has at most ceil(ceil(n/4)/8) = ceil(n/32)
  *   groups, so a key meets at most ceil(n/32) - 1 later factors and the merge's one. Where the
- *   maximum did not grow the factor is exp(0) = 1 exactly.
- * - sums: numerator one fma a key and channel, denominator one addition a key, each factor one more
- *   rounding; the merge 8 fma.
+ *   maximum did not grow the factor is exactly 1.
+ * - sums: numerator one fma a key and channel; denominator one addition a key in one of four sums,
+ *   then 2 that join them; each factor one more rounding; the merge 8 fma.
  * - division: numerator / denominator, one rounding.
  * - output: bf16, nearest even, from the f32 quotient. */
 #ifndef ATTEST_KERNELS_QSA_ATTENTION_CUH
 #define ATTEST_KERNELS_QSA_ATTENTION_CUH
 
+#include "mma.cuh"
 #include "qsa_common.cuh"
 
 #define QSA_GROUP 4 /* tokens a warp takes at a time */
 #define QSA_GROUPS_AHEAD (DET_WARP / QSA_GROUP)
-#define QSA_LIST_STEP QSA_THREADS /* list entries read at a time */
+#define QSA_LIST_STEP QSA_THREADS            /* list entries read at a time */
+#define QSA_KEY_LANES (DET_WARP / QSA_GROUP) /* lanes that hold the weights of one key */
+#define QSA_MAX_HEADS 6                      /* heads of a block */
+#define QSA_MAX_HD 256
+#define QSA_RING (QSA_WARPS * 2 * QSA_GROUP * QSA_MAX_HD) /* bf16 elements */
 
 /* The paged cache as one kv head sees it. Offsets of a token are in elements. */
 struct qsa_cache {
@@ -43,19 +52,29 @@ struct qsa_stretch {
     uint32_t n_blocks, ratio, tail_begin, n_tokens, first_group;
 };
 
-/* A warp's running softmax; a lane holds DIMS = hd/32 neighbouring channels. */
-template <int DIMS> struct qsa_flow {
-    float q[DIMS], acc[DIMS];
+/* What a warp holds. A lane has DIMS = hd/32 neighbouring channels of every head, and of one head
+ * (see qsa_head_lane) the maximum and the sum of the weights of its key of each group. */
+template <int HEADS, int DIMS> struct qsa_flow {
+    float q[HEADS][DIMS], acc[HEADS][DIMS];
     float max, sum, inv_sqrt_d;
 };
 
-static __device__ __forceinline__ uint64_t qsa_token_offset(const struct qsa_cache *cache,
-                                                            uint32_t token)
-{
-    uint64_t page = (uint32_t)cache->block_table[token / cache->block_size];
-    uint64_t slot = page * cache->block_size + token % cache->block_size;
+/* The way of a warp's keys from the cache through its part of the ring, which holds the K of one
+ * group and the V of one: while a group is attended the copies of the next are in flight. A lane
+ * reads only what it copied itself. */
+struct qsa_feed {
+    uint16_t *k_ring, *v_ring; /* this lane's channels of the first key */
+    uint32_t first, groups;    /* this warp's first group of the stretch, groups of the stretch */
+    uint32_t slot;             /* where this lane's token of the current eight groups is */
+};
 
-    return (slot * cache->nkv + cache->kv_head) * cache->hd;
+/* 32 bits are enough: 2^32 slots of at least 64 bytes would be 256 GiB. */
+static __device__ __forceinline__ uint32_t qsa_token_slot(const struct qsa_cache *cache,
+                                                          uint32_t token)
+{
+    uint32_t page = (uint32_t)cache->block_table[token / cache->block_size];
+
+    return page * cache->block_size + token % cache->block_size;
 }
 
 static __device__ __forceinline__ uint32_t qsa_stretch_token(const struct qsa_stretch *stretch,
@@ -68,134 +87,239 @@ static __device__ __forceinline__ uint32_t qsa_stretch_token(const struct qsa_st
     return stretch->tail_begin + (i - stretch->n_blocks * stretch->ratio);
 }
 
-/* DIMS neighbouring bf16 as floats; 2, 4 and 8 of them move in one access when aligned. */
+/* Begins copying a lane's DIMS channels into the ring; where `wanted` is false nothing is read and
+ * zeros are written. 2, 4 and 8 of them move in one access when aligned. */
 template <int DIMS>
-static __device__ __forceinline__ void qsa_load(float out[DIMS], const uint16_t *from, bool wide)
+static __device__ __forceinline__ void qsa_copy(uint16_t *to, const uint16_t *from, bool wanted,
+                                                bool wide)
 {
-    uint32_t words[4];
-
     if ((DIMS != 2 && DIMS != 4 && DIMS != 8) || !wide) {
-        for (int i = 0; i < DIMS; i++) out[i] = fmt_bf16_to_f32(from[i]);
+        for (int i = 0; i < DIMS; i++) to[i] = wanted ? from[i] : 0;
         return;
     }
+#if defined(__CUDA_ARCH__)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(__cvta_generic_to_global(from)), "n"(2 * (DIMS & 14)),
+                 "r"(wanted ? 2 * DIMS : 0)
+                 : "memory");
+#else
+    if constexpr (DIMS == 8)
+        *(uint4 *)to = wanted ? *(const uint4 *)from : make_uint4(0, 0, 0, 0);
+    else if constexpr (DIMS == 4)
+        *(uint2 *)to = wanted ? *(const uint2 *)from : make_uint2(0, 0);
+    else
+        *(uint32_t *)to = wanted ? *(const uint32_t *)from : 0;
+#endif
+}
+
+/* DIMS neighbouring channels of the ring as floats. */
+template <int DIMS>
+static __device__ __forceinline__ void qsa_load(float out[DIMS], const uint16_t *from)
+{
     if constexpr (DIMS == 8) {
         uint4 four = *(const uint4 *)from;
+        uint32_t words[4] = {four.x, four.y, four.z, four.w};
 
-        words[0] = four.x, words[1] = four.y, words[2] = four.z, words[3] = four.w;
-    } else if constexpr (DIMS == 4) {
-        uint2 two = *(const uint2 *)from;
+        for (int i = 0; i < 4; i++) {
+            out[2 * i] = fmt_bf16_low(words[i]);
+            out[2 * i + 1] = fmt_bf16_high(words[i]);
+        }
+    } else if constexpr (DIMS % 2 == 0) {
+        for (int i = 0; i < DIMS / 2; i++) {
+            uint32_t word = ((const uint32_t *)from)[i];
 
-        words[0] = two.x, words[1] = two.y;
+            out[2 * i] = fmt_bf16_low(word);
+            out[2 * i + 1] = fmt_bf16_high(word);
+        }
     } else {
-        words[0] = *(const uint32_t *)from;
-    }
-    for (int i = 0; i < DIMS / 2; i++) {
-        out[2 * i] = fmt_bf16_low(words[i]);
-        out[2 * i + 1] = fmt_bf16_high(words[i]);
+        for (int i = 0; i < DIMS; i++) out[i] = fmt_bf16_to_f32(from[i]);
     }
 }
 
-/* Takes up the first `count` of four tokens. Absent ones are not read and weigh nothing. A maximum
- * of -inf would make -inf - -inf: zero stands in for it, and the weights are the zeros they should
- * be. */
+/* Finds the slots of this warp's eight groups from number `turn` on, one token a lane. */
+static __device__ __forceinline__ void qsa_find_slots(struct qsa_feed *feed,
+                                                      const struct qsa_cache *cache,
+                                                      const struct qsa_stretch *stretch,
+                                                      uint32_t turn)
+{
+    uint32_t lane = threadIdx.x % DET_WARP;
+    uint32_t group = feed->first + (turn + lane / QSA_GROUP) * QSA_WARPS;
+    uint32_t token = group * QSA_GROUP + lane % QSA_GROUP;
+
+    feed->slot = 0;
+    if (group < feed->groups && token < stretch->n_tokens)
+        feed->slot = qsa_token_slot(cache, qsa_stretch_token(stretch, token));
+}
+
+/* Begins copying the K or the V of the warp's group number `turn`; zeros where there is no token.
+ */
 template <int DIMS>
 static __device__ __forceinline__ void
-qsa_take_group(struct qsa_flow<DIMS> *flow, const struct qsa_cache *cache,
-               const uint64_t offsets[QSA_GROUP], uint32_t count)
+qsa_fetch(uint16_t *ring, const struct qsa_feed *feed, const struct qsa_cache *cache,
+          const uint16_t *elements, uint32_t turn, uint32_t n_tokens)
 {
-    float k[QSA_GROUP][DIMS], v[QSA_GROUP][DIMS], score[QSA_GROUP], weight[QSA_GROUP];
-    float max = flow->max, base, factor;
+    uint32_t group = feed->first + turn * QSA_WARPS, lane = threadIdx.x % DET_WARP;
 
+#pragma unroll
     for (uint32_t t = 0; t < QSA_GROUP; t++) {
-        for (int i = 0; i < DIMS; i++) k[t][i] = v[t][i] = 0.0f;
-        if (t < count) {
-            qsa_load<DIMS>(k[t], cache->k + offsets[t], cache->wide);
-            qsa_load<DIMS>(v[t], cache->v + offsets[t], cache->wide);
-        }
-    }
-    for (uint32_t t = 0; t < QSA_GROUP; t++) {
-        float dot = flow->q[0] * k[t][0];
+        int from = (int)(turn % QSA_GROUPS_AHEAD * QSA_GROUP + t);
+        uint64_t slot = __shfl_sync(DET_FULL_MASK, feed->slot, from);
+        uint64_t offset = (slot * cache->nkv + cache->kv_head) * cache->hd + lane * DIMS;
+        bool wanted = group < feed->groups && group * QSA_GROUP + t < n_tokens;
 
-        for (int i = 1; i < DIMS; i++) dot = fmaf(flow->q[i], k[t][i], dot);
-        score[t] = det_tree32(dot) * flow->inv_sqrt_d;
-        if (t < count && score[t] > max) max = score[t];
+        qsa_copy<DIMS>(ring + t * DET_WARP * DIMS, elements + offset, wanted, cache->wide);
     }
-    base = max == -det_inf() ? 0.0f : max;
-    factor = det_exp_nonpos(flow->max - base);
-    flow->max = max;
+    mma_copy_commit();
+}
+
+/* The lane that holds the weight of a key and a head. */
+template <int HEADS>
+static __device__ __forceinline__ constexpr int qsa_head_lane(int key, int head)
+{
+    int lane = key * QSA_KEY_LANES;
+
+    while (det_tree_index<QSA_GROUP * HEADS>((uint32_t)lane) != (uint32_t)(key * HEADS + head))
+        lane++;
+    return lane;
+}
+
+/* Shrinks what was added so far to the maximum `top`. */
+template <int HEADS, int DIMS>
+static __device__ __forceinline__ void qsa_rescale(struct qsa_flow<HEADS, DIMS> *flow, float top,
+                                                   float base)
+{
+    float factor = top == flow->max ? 1.0f : det_exp_nonpos(flow->max - base);
+
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        float shrink = __shfl_sync(DET_FULL_MASK, factor, qsa_head_lane<HEADS>(0, h));
+
+        for (int i = 0; i < DIMS; i++) flow->acc[h][i] = flow->acc[h][i] * shrink;
+    }
     flow->sum = flow->sum * factor;
-    for (uint32_t t = 0; t < QSA_GROUP; t++) {
-        weight[t] = t < count ? det_exp_nonpos(score[t] - base) : 0.0f;
-        flow->sum = flow->sum + weight[t];
-    }
-    for (int i = 0; i < DIMS; i++) {
-        flow->acc[i] = flow->acc[i] * factor;
-        for (uint32_t t = 0; t < QSA_GROUP; t++)
-            flow->acc[i] = fmaf(weight[t], v[t][i], flow->acc[i]);
-    }
+    flow->max = top;
 }
 
-/* Takes up this warp's groups of a stretch. The lanes work out the offsets of eight groups at once,
- * one token each. */
-template <int DIMS>
-static __device__ __forceinline__ void qsa_take_stretch(struct qsa_flow<DIMS> *flow,
-                                                        const struct qsa_cache *cache,
-                                                        const struct qsa_stretch *stretch)
+/* This lane's score of a group whose K is in the ring: of key lane / 8 and its own head. */
+template <int HEADS, int DIMS>
+static __device__ __forceinline__ float qsa_score_group(const struct qsa_flow<HEADS, DIMS> *flow,
+                                                        const uint16_t *k_ring)
 {
-    uint32_t lane = threadIdx.x % DET_WARP, warp = threadIdx.x / DET_WARP;
-    uint32_t groups = stretch->n_tokens / QSA_GROUP + (stretch->n_tokens % QSA_GROUP != 0);
+    float parts[QSA_GROUP * HEADS];
 
-    for (uint32_t first = (warp - stretch->first_group) % QSA_WARPS; first < groups;
-         first += QSA_WARPS * QSA_GROUPS_AHEAD) {
-        uint32_t token = (first + lane / QSA_GROUP * QSA_WARPS) * QSA_GROUP + lane % QSA_GROUP;
-        uint64_t own = 0, offsets[QSA_GROUP];
+#pragma unroll
+    for (int t = 0; t < QSA_GROUP; t++) {
+        float k[DIMS];
 
-        if (token < stretch->n_tokens)
-            own = qsa_token_offset(cache, qsa_stretch_token(stretch, token));
-        for (uint32_t ahead = 0; ahead < QSA_GROUPS_AHEAD; ahead++) {
-            uint32_t begin = (first + ahead * QSA_WARPS) * QSA_GROUP;
+        qsa_load<DIMS>(k, k_ring + t * DET_WARP * DIMS);
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            float dot = flow->q[h][0] * k[0];
 
-            if (begin >= stretch->n_tokens) break;
-            for (uint32_t t = 0; t < QSA_GROUP; t++)
-                offsets[t] =
-                    __shfl_sync(DET_FULL_MASK, own, (int)(ahead * QSA_GROUP + t)) + lane * DIMS;
-            qsa_take_group<DIMS>(flow, cache, offsets, stretch->n_tokens - begin);
+            for (int i = 1; i < DIMS; i++) dot = fmaf(flow->q[h][i], k[i], dot);
+            parts[t * HEADS + h] = dot;
+        }
+    }
+    return det_tree32_many<QSA_GROUP * HEADS>(parts) * flow->inv_sqrt_d;
+}
+
+/* Adds a group's values, weighted. Absent tokens are zeros with weight zero. */
+template <int HEADS, int DIMS>
+static __device__ __forceinline__ void qsa_add_values(struct qsa_flow<HEADS, DIMS> *flow,
+                                                      const uint16_t *v_ring, float weight)
+{
+#pragma unroll
+    for (int t = 0; t < QSA_GROUP; t++) {
+        float v[DIMS];
+
+        qsa_load<DIMS>(v, v_ring + t * DET_WARP * DIMS);
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            float share = __shfl_sync(DET_FULL_MASK, weight, qsa_head_lane<HEADS>(t, h));
+
+            for (int i = 0; i < DIMS; i++) flow->acc[h][i] = fmaf(share, v[i], flow->acc[h][i]);
         }
     }
 }
 
-/* Reads the query and empties the running softmax. */
-template <int DIMS>
-static __device__ __forceinline__ void qsa_begin_flow(struct qsa_flow<DIMS> *flow,
-                                                      const uint16_t *q, float inv_sqrt_d)
+/* Takes up the warp's group number `turn`, of which the first `count` tokens exist, and fetches the
+ * next. A maximum of -inf would make -inf - -inf: zero stands in for it, and the weights are the
+ * zeros they should be. */
+template <int HEADS, int DIMS>
+static __device__ __forceinline__ void
+qsa_take_group(struct qsa_flow<HEADS, DIMS> *flow, struct qsa_feed *feed,
+               const struct qsa_cache *cache, const struct qsa_stretch *stretch, uint32_t turn)
 {
-    for (int i = 0; i < DIMS; i++) {
-        flow->q[i] = fmt_bf16_to_f32(q[threadIdx.x % DET_WARP * DIMS + i]);
-        flow->acc[i] = 0.0f;
+    uint32_t begin = (feed->first + turn * QSA_WARPS) * QSA_GROUP;
+    bool exists = begin + threadIdx.x % DET_WARP / QSA_KEY_LANES < stretch->n_tokens;
+    float score, top, base, weight;
+
+    mma_copy_wait<1>();
+    score = qsa_score_group<HEADS, DIMS>(flow, feed->k_ring);
+    if ((turn + 1) % QSA_GROUPS_AHEAD == 0) qsa_find_slots(feed, cache, stretch, turn + 1);
+    qsa_fetch<DIMS>(feed->k_ring, feed, cache, cache->k, turn + 1, stretch->n_tokens);
+    score = exists ? score : -det_inf();
+    top = fmaxf(score, __shfl_xor_sync(DET_FULL_MASK, score, QSA_KEY_LANES));
+    top = fmaxf(top, __shfl_xor_sync(DET_FULL_MASK, top, 2 * QSA_KEY_LANES));
+    top = fmaxf(top, flow->max);
+    base = top == -det_inf() ? 0.0f : top;
+    weight = det_exp_nonpos(score - base);
+    if (__any_sync(DET_FULL_MASK, top != flow->max)) qsa_rescale<HEADS, DIMS>(flow, top, base);
+    flow->sum = flow->sum + weight;
+    mma_copy_wait<1>();
+    qsa_add_values<HEADS, DIMS>(flow, feed->v_ring, weight);
+    qsa_fetch<DIMS>(feed->v_ring, feed, cache, cache->v, turn + 1, stretch->n_tokens);
+}
+
+/* Takes up this warp's groups of a stretch. */
+template <int HEADS, int DIMS>
+static __device__ __forceinline__ void
+qsa_take_stretch(struct qsa_flow<HEADS, DIMS> *flow, const struct qsa_cache *cache,
+                 const struct qsa_stretch *stretch, uint16_t *ring)
+{
+    uint32_t warp = threadIdx.x / DET_WARP, lane = threadIdx.x % DET_WARP;
+    uint32_t groups = stretch->n_tokens / QSA_GROUP + (stretch->n_tokens % QSA_GROUP != 0);
+    uint16_t *k_ring = ring + warp * 2 * QSA_GROUP * DET_WARP * DIMS + lane * DIMS;
+    struct qsa_feed feed = {k_ring, k_ring + QSA_GROUP * DET_WARP * DIMS,
+                            (warp - stretch->first_group) % QSA_WARPS, groups, 0};
+
+    if (feed.first >= groups) return;
+    qsa_find_slots(&feed, cache, stretch, 0);
+    qsa_fetch<DIMS>(feed.k_ring, &feed, cache, cache->k, 0, stretch->n_tokens);
+    qsa_fetch<DIMS>(feed.v_ring, &feed, cache, cache->v, 0, stretch->n_tokens);
+    for (uint32_t turn = 0; feed.first + turn * QSA_WARPS < groups; turn++)
+        qsa_take_group<HEADS, DIMS>(flow, &feed, cache, stretch, turn);
+}
+
+/* Reads the queries, zeros from head `existing` on, and empties the running softmax. */
+template <int HEADS, int DIMS>
+static __device__ __forceinline__ void qsa_begin_flow(struct qsa_flow<HEADS, DIMS> *flow,
+                                                      const uint16_t *q, uint32_t existing,
+                                                      float inv_sqrt_d)
+{
+    const uint16_t *lane_q = q + threadIdx.x % DET_WARP * DIMS;
+
+#pragma unroll
+    for (uint32_t h = 0; h < HEADS; h++) {
+        for (int i = 0; i < DIMS; i++) {
+            flow->q[h][i] = h < existing ? fmt_bf16_to_f32(lane_q[h * DET_WARP * DIMS + i]) : 0.0f;
+            flow->acc[h][i] = 0.0f;
+        }
     }
     flow->max = -det_inf();
     flow->sum = 0.0f;
     flow->inv_sqrt_d = inv_sqrt_d;
 }
 
-/* Joins the warps' results in warp order and stores the head; zeros if nothing was attended. shared
- * is [8][hd] sums, [8] maxima, [8] denominators. */
-template <int DIMS>
-static __device__ __forceinline__ void
-qsa_merge_warps(uint16_t *out, float *shared, const struct qsa_flow<DIMS> *flow, bool attended)
+/* Joins the warps' results of one head in warp order and stores it; zeros if nothing was attended.
+ * shared is [8][hd] sums, [8] maxima, [8] denominators. */
+static __device__ __forceinline__ void qsa_store_head(uint16_t *out, const float *shared,
+                                                      uint32_t hd, bool attended)
 {
-    const uint32_t hd = DIMS * DET_WARP;
-    uint32_t lane = threadIdx.x % DET_WARP, warp = threadIdx.x / DET_WARP;
-    float *maxima = shared + QSA_WARPS * hd, *sums = maxima + QSA_WARPS;
+    const float *maxima = shared + QSA_WARPS * hd, *sums = maxima + QSA_WARPS;
     float base = -det_inf(), numerator = 0.0f, denominator = 0.0f;
 
-    __syncthreads();
-    for (int i = 0; i < DIMS; i++) shared[warp * hd + lane * DIMS + i] = flow->acc[i];
-    if (lane == 0) {
-        maxima[warp] = flow->max;
-        sums[warp] = flow->sum;
-    }
-    __syncthreads();
     if (threadIdx.x >= hd) return;
     for (uint32_t w = 0; w < QSA_WARPS; w++) base = maxima[w] > base ? maxima[w] : base;
     base = base == -det_inf() ? 0.0f : base;
@@ -206,6 +330,32 @@ qsa_merge_warps(uint16_t *out, float *shared, const struct qsa_flow<DIMS> *flow,
         denominator = fmaf(factor, sums[w], denominator);
     }
     out[threadIdx.x] = fmt_f32_to_bf16(attended ? numerator / denominator : 0.0f);
+}
+
+/* Joins the warps' results, one head after the other, and stores the heads that exist. */
+template <int HEADS, int DIMS>
+static __device__ __forceinline__ void qsa_merge_warps(uint16_t *out, float *shared,
+                                                       const struct qsa_flow<HEADS, DIMS> *flow,
+                                                       uint32_t existing, bool attended)
+{
+    const uint32_t hd = DIMS * DET_WARP;
+    uint32_t lane = threadIdx.x % DET_WARP, warp = threadIdx.x / DET_WARP;
+    float *maxima = shared + QSA_WARPS * hd, *sums = maxima + QSA_WARPS;
+    float sum = flow->sum + __shfl_xor_sync(DET_FULL_MASK, flow->sum, QSA_KEY_LANES);
+
+    sum = sum + __shfl_xor_sync(DET_FULL_MASK, sum, 2 * QSA_KEY_LANES);
+#pragma unroll
+    for (uint32_t h = 0; h < HEADS; h++) {
+        if (h >= existing) break;
+        __syncthreads();
+        for (int i = 0; i < DIMS; i++) shared[warp * hd + lane * DIMS + i] = flow->acc[h][i];
+        if (lane == qsa_head_lane<HEADS>(0, h)) {
+            maxima[warp] = flow->max;
+            sums[warp] = sum;
+        }
+        __syncthreads();
+        qsa_store_head(out + h * hd, shared, hd, attended);
+    }
 }
 
 /* Appends the block numbers of list[base ...], holes left out, to the queue of `queued` blocks and
@@ -232,10 +382,10 @@ static __device__ __forceinline__ uint32_t qsa_queue_blocks(int32_t *queue, uint
 /* All listed blocks, 256 list entries at a time, then the tail up to `position`. Of each step's
  * blocks a multiple of four is taken, so that groups do not straddle steps; the up to three left
  * over move to the front of the queue. Returns whether there was any token. */
-template <int DIMS>
+template <int HEADS, int DIMS>
 static __device__ __forceinline__ bool
-qsa_take_list(struct qsa_flow<DIMS> *flow, const struct qsa_cache *cache, float *shared,
-              const int32_t *list, uint32_t topk, uint32_t ratio, uint32_t position)
+qsa_take_list(struct qsa_flow<HEADS, DIMS> *flow, const struct qsa_cache *cache, float *shared,
+              uint16_t *ring, const int32_t *list, uint32_t topk, uint32_t ratio, uint32_t position)
 {
     int32_t *queue = (int32_t *)shared, moved = 0;
     uint32_t *counts = (uint32_t *)shared + QSA_LIST_STEP + QSA_GROUP;
@@ -250,7 +400,7 @@ qsa_take_list(struct qsa_flow<DIMS> *flow, const struct qsa_cache *cache, float 
         attended = attended || queued > 0;
         stretch.n_blocks = last ? queued : queued - queued % QSA_GROUP;
         stretch.n_tokens = stretch.n_blocks * ratio + (last ? position + 1 - tail_begin : 0);
-        qsa_take_stretch<DIMS>(flow, cache, &stretch);
+        qsa_take_stretch<HEADS, DIMS>(flow, cache, &stretch, ring);
         stretch.first_group += stretch.n_tokens / QSA_GROUP;
         queued -= stretch.n_blocks;
         if (threadIdx.x < queued) moved = queue[stretch.n_blocks + threadIdx.x];
@@ -266,21 +416,23 @@ struct qsa_prefill_args {
     const int32_t *lists;
     uint16_t *out;
     uint32_t first_pos, topk, ratio, nq;
+    uint32_t existing; /* heads of the block */
     float inv_sqrt_d;
 };
 
-template <int DIMS>
-static __device__ __forceinline__ void qsa_prefill_head(const struct qsa_prefill_args *args,
-                                                        float *shared)
+template <int HEADS, int DIMS>
+static __device__ __forceinline__ void qsa_prefill_heads(const struct qsa_prefill_args *args,
+                                                         float *shared, uint16_t *ring)
 {
     uint64_t row = blockIdx.x, at = (row * args->nq + blockIdx.y) * args->cache.hd;
-    struct qsa_flow<DIMS> flow;
+    struct qsa_flow<HEADS, DIMS> flow;
     bool attended;
 
-    qsa_begin_flow<DIMS>(&flow, args->q + at, args->inv_sqrt_d);
-    attended = qsa_take_list<DIMS>(&flow, &args->cache, shared, args->lists + row * args->topk,
-                                   args->topk, args->ratio, args->first_pos + (uint32_t)row);
-    qsa_merge_warps<DIMS>(args->out + at, shared, &flow, attended);
+    qsa_begin_flow<HEADS, DIMS>(&flow, args->q + at, args->existing, args->inv_sqrt_d);
+    attended = qsa_take_list<HEADS, DIMS>(&flow, &args->cache, shared, ring,
+                                          args->lists + row * args->topk, args->topk, args->ratio,
+                                          args->first_pos + (uint32_t)row);
+    qsa_merge_warps<HEADS, DIMS>(args->out + at, shared, &flow, args->existing, attended);
 }
 
 struct qsa_decode_args {
@@ -291,17 +443,17 @@ struct qsa_decode_args {
     float inv_sqrt_d;
 };
 
-template <int DIMS>
-static __device__ __forceinline__ void qsa_decode_head(const struct qsa_decode_args *args,
-                                                       float *shared)
+template <int HEADS, int DIMS>
+static __device__ __forceinline__ void qsa_decode_heads(const struct qsa_decode_args *args,
+                                                        float *shared, uint16_t *ring)
 {
     uint64_t at = (uint64_t)blockIdx.x * args->cache.hd;
     struct qsa_stretch stretch = {0, 0, 1, 0, args->seq_len, 0};
-    struct qsa_flow<DIMS> flow;
+    struct qsa_flow<HEADS, DIMS> flow;
 
-    qsa_begin_flow<DIMS>(&flow, args->q + at, args->inv_sqrt_d);
-    qsa_take_stretch<DIMS>(&flow, &args->cache, &stretch);
-    qsa_merge_warps<DIMS>(args->out + at, shared, &flow, args->seq_len > 0);
+    qsa_begin_flow<HEADS, DIMS>(&flow, args->q + at, 1, args->inv_sqrt_d);
+    qsa_take_stretch<HEADS, DIMS>(&flow, &args->cache, &stretch, ring);
+    qsa_merge_warps<HEADS, DIMS>(args->out + at, shared, &flow, 1, args->seq_len > 0);
 }
 
 static __device__ __forceinline__ struct qsa_cache
@@ -314,17 +466,17 @@ qsa_cache_view(const uint16_t *k_cache, const uint16_t *v_cache, const int32_t *
 }
 
 /* clang-format off */
-/* Calls HEAD<hd/32>. hd is a multiple of 32 from 32 to 256. */
-#define QSA_FOR_HD(HEAD, hd, ...)          \
-    switch ((hd) / DET_WARP) {             \
-    case 1: HEAD<1>(__VA_ARGS__); break;   \
-    case 2: HEAD<2>(__VA_ARGS__); break;   \
-    case 3: HEAD<3>(__VA_ARGS__); break;   \
-    case 4: HEAD<4>(__VA_ARGS__); break;   \
-    case 5: HEAD<5>(__VA_ARGS__); break;   \
-    case 6: HEAD<6>(__VA_ARGS__); break;   \
-    case 7: HEAD<7>(__VA_ARGS__); break;   \
-    case 8: HEAD<8>(__VA_ARGS__); break;   \
+/* Calls HEADS_OF<HEADS, hd/32>. hd is a multiple of 32 from 32 to 256. */
+#define QSA_FOR_HD(HEADS_OF, HEADS, hd, ...)          \
+    switch ((hd) / DET_WARP) {                        \
+    case 1: HEADS_OF<HEADS, 1>(__VA_ARGS__); break;   \
+    case 2: HEADS_OF<HEADS, 2>(__VA_ARGS__); break;   \
+    case 3: HEADS_OF<HEADS, 3>(__VA_ARGS__); break;   \
+    case 4: HEADS_OF<HEADS, 4>(__VA_ARGS__); break;   \
+    case 5: HEADS_OF<HEADS, 5>(__VA_ARGS__); break;   \
+    case 6: HEADS_OF<HEADS, 6>(__VA_ARGS__); break;   \
+    case 7: HEADS_OF<HEADS, 7>(__VA_ARGS__); break;   \
+    case 8: HEADS_OF<HEADS, 8>(__VA_ARGS__); break;   \
     }
 /* clang-format on */
 
@@ -337,18 +489,28 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
                      uint32_t nq, uint32_t nkv, uint32_t hd, float inv_sqrt_d)
 {
     extern __shared__ float qsa_shared[];
+    __shared__ __align__(16) uint16_t ring[QSA_RING];
+    uint32_t sharers = nq / nkv, kv_head = blockIdx.y / sharers, place = blockIdx.y % sharers;
+    uint32_t heads = sharers == 1 ? 1 : sharers <= 3 ? 3 : QSA_MAX_HEADS, left = sharers - place;
     struct qsa_prefill_args args = {
         q,
-        qsa_cache_view(k_cache, v_cache, block_table, block_size, nkv, hd, blockIdx.y / (nq / nkv)),
+        qsa_cache_view(k_cache, v_cache, block_table, block_size, nkv, hd, kv_head),
         lists,
         attn_out,
         first_pos,
         topk,
         ratio,
         nq,
+        left < heads ? left : heads,
         inv_sqrt_d};
 
-    QSA_FOR_HD(qsa_prefill_head, hd, &args, qsa_shared)
+    if (place % heads != 0) return;
+    if (heads == 1)
+        QSA_FOR_HD(qsa_prefill_heads, 1, hd, &args, qsa_shared, ring)
+    else if (heads == 3)
+        QSA_FOR_HD(qsa_prefill_heads, 3, hd, &args, qsa_shared, ring)
+    else
+        QSA_FOR_HD(qsa_prefill_heads, QSA_MAX_HEADS, hd, &args, qsa_shared, ring)
 }
 
 /* Grid nq, block 256, dynamic shared 4(8 hd + 16). Attends tokens [0, seq_len). */
@@ -358,12 +520,13 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
                       uint32_t block_size, uint32_t nq, uint32_t nkv, uint32_t hd, float inv_sqrt_d)
 {
     extern __shared__ float qsa_shared[];
+    __shared__ __align__(16) uint16_t ring[QSA_RING];
     struct qsa_decode_args args = {
         q,
         qsa_cache_view(k_cache, v_cache, block_table, block_size, nkv, hd, blockIdx.x / (nq / nkv)),
         out, seq_len, inv_sqrt_d};
 
-    QSA_FOR_HD(qsa_decode_head, hd, &args, qsa_shared)
+    QSA_FOR_HD(qsa_decode_heads, 1, hd, &args, qsa_shared, ring)
 }
 
 #endif
