@@ -1,12 +1,11 @@
-/* Attention over selected blocks (prefill) and over a whole short cache (decode): online softmax,
- * blocks of 8 warps.
+/* Attention over selected blocks: online softmax, blocks of 8 warps.
  *
  * Order. The attended tokens form one sequence: the tokens of the listed blocks in list order,
- * holes skipped, then the tail; for decode, tokens 0, 1, .... Every four neighbours in it are a
- * group, and warp w takes the groups w, w+8, w+16, .... So the bits depend on the sequence alone,
- * not on where holes, pages and list windows fall, and decode over gathered tokens equals prefill.
+ * holes skipped, then the tail. Every four neighbours in it are a group, and warp w takes the
+ * groups w, w+8, w+16, .... So the bits depend on the sequence alone, not on where holes, pages and
+ * list windows fall.
  *
- * The query heads of a kv head read the same K and V. In prefill one block therefore does up to six
+ * The query heads of a kv head read the same K and V. One block therefore does up to six
  * neighbouring ones, and the blocks of the others return at once. The arithmetic of a head is the
  * same whichever heads are beside it.
  *
@@ -312,27 +311,27 @@ static __device__ __forceinline__ void qsa_begin_flow(struct qsa_flow<HEADS, DIM
     flow->inv_sqrt_d = inv_sqrt_d;
 }
 
-/* Joins the warps' results of one head in warp order and stores it; zeros if nothing was attended.
- * shared is [8][hd] sums, [8] maxima, [8] denominators. */
-static __device__ __forceinline__ void qsa_store_head(uint16_t *out, const float *shared,
-                                                      uint32_t hd, bool attended)
+/* Joins the warps' results for one channel of a head, in warp order; zero if nothing was attended.
+ * Warp w's sum is at partial[w * stride]. */
+static __device__ __forceinline__ uint16_t qsa_join_warps(const float *partial, uint32_t stride,
+                                                          const float *maxima, const float *sums,
+                                                          bool attended)
 {
-    const float *maxima = shared + QSA_WARPS * hd, *sums = maxima + QSA_WARPS;
     float base = -det_inf(), numerator = 0.0f, denominator = 0.0f;
 
-    if (threadIdx.x >= hd) return;
     for (uint32_t w = 0; w < QSA_WARPS; w++) base = maxima[w] > base ? maxima[w] : base;
     base = base == -det_inf() ? 0.0f : base;
     for (uint32_t w = 0; w < QSA_WARPS; w++) {
         float factor = det_exp_nonpos(maxima[w] - base);
 
-        numerator = fmaf(factor, shared[w * hd + threadIdx.x], numerator);
+        numerator = fmaf(factor, partial[w * stride], numerator);
         denominator = fmaf(factor, sums[w], denominator);
     }
-    out[threadIdx.x] = fmt_f32_to_bf16(attended ? numerator / denominator : 0.0f);
+    return fmt_f32_to_bf16(attended ? numerator / denominator : 0.0f);
 }
 
-/* Joins the warps' results, one head after the other, and stores the heads that exist. */
+/* Joins the warps' results, one head after the other, and stores the heads that exist. shared is
+ * [8][hd] sums, [8] maxima, [8] denominators. */
 template <int HEADS, int DIMS>
 static __device__ __forceinline__ void qsa_merge_warps(uint16_t *out, float *shared,
                                                        const struct qsa_flow<HEADS, DIMS> *flow,
@@ -354,7 +353,9 @@ static __device__ __forceinline__ void qsa_merge_warps(uint16_t *out, float *sha
             sums[warp] = sum;
         }
         __syncthreads();
-        qsa_store_head(out + h * hd, shared, hd, attended);
+        if (threadIdx.x < hd)
+            out[h * hd + threadIdx.x] =
+                qsa_join_warps(shared + threadIdx.x, hd, maxima, sums, attended);
     }
 }
 
@@ -435,27 +436,6 @@ static __device__ __forceinline__ void qsa_prefill_heads(const struct qsa_prefil
     qsa_merge_warps<HEADS, DIMS>(args->out + at, shared, &flow, args->existing, attended);
 }
 
-struct qsa_decode_args {
-    const uint16_t *q;
-    struct qsa_cache cache;
-    uint16_t *out;
-    uint32_t seq_len;
-    float inv_sqrt_d;
-};
-
-template <int HEADS, int DIMS>
-static __device__ __forceinline__ void qsa_decode_heads(const struct qsa_decode_args *args,
-                                                        float *shared, uint16_t *ring)
-{
-    uint64_t at = (uint64_t)blockIdx.x * args->cache.hd;
-    struct qsa_stretch stretch = {0, 0, 1, 0, args->seq_len, 0};
-    struct qsa_flow<HEADS, DIMS> flow;
-
-    qsa_begin_flow<HEADS, DIMS>(&flow, args->q + at, 1, args->inv_sqrt_d);
-    qsa_take_stretch<HEADS, DIMS>(&flow, &args->cache, &stretch, ring);
-    qsa_merge_warps<HEADS, DIMS>(args->out + at, shared, &flow, 1, args->seq_len > 0);
-}
-
 static __device__ __forceinline__ struct qsa_cache
 qsa_cache_view(const uint16_t *k_cache, const uint16_t *v_cache, const int32_t *block_table,
                uint32_t block_size, uint32_t nkv, uint32_t hd, uint32_t kv_head)
@@ -511,22 +491,6 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
         QSA_FOR_HD(qsa_prefill_heads, 3, hd, &args, qsa_shared, ring)
     else
         QSA_FOR_HD(qsa_prefill_heads, QSA_MAX_HEADS, hd, &args, qsa_shared, ring)
-}
-
-/* Grid nq, block 256, dynamic shared 4(8 hd + 16). Attends tokens [0, seq_len). */
-extern "C" __global__ void __launch_bounds__(QSA_THREADS)
-    paged_decode_attn(const uint16_t *q, const uint16_t *k_cache, const uint16_t *v_cache,
-                      const int32_t *block_table, uint16_t *out, uint32_t seq_len,
-                      uint32_t block_size, uint32_t nq, uint32_t nkv, uint32_t hd, float inv_sqrt_d)
-{
-    extern __shared__ float qsa_shared[];
-    __shared__ __align__(16) uint16_t ring[QSA_RING];
-    struct qsa_decode_args args = {
-        q,
-        qsa_cache_view(k_cache, v_cache, block_table, block_size, nkv, hd, blockIdx.x / (nq / nkv)),
-        out, seq_len, inv_sqrt_d};
-
-    QSA_FOR_HD(qsa_decode_heads, 1, hd, &args, qsa_shared, ring)
 }
 
 #endif

@@ -7,11 +7,13 @@
  *   qsa_score_tc.cuh   qsa_score_rows_tc
  *   qsa_topk.cuh       qsa_topk_rows
  *   qsa_gather.cuh     qsa_gather
- *   qsa_attention.cuh  qsa_prefill_attn, paged_decode_attn
+ *   qsa_attention.cuh  qsa_prefill_attn
+ *   qsa_paged_decode.cuh  paged_decode_attn
  *
  * Compile with contraction off (-fmad=false): an fma happens only where one is written. */
 #include "qsa_attention.cuh"
 #include "qsa_gather.cuh"
+#include "qsa_paged_decode.cuh"
 #include "qsa_prep.cuh"
 #include "qsa_score.cuh"
 #include "qsa_score_tc.cuh"
