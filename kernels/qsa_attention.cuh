@@ -5,9 +5,9 @@
  * groups w, w+8, w+16, .... So the bits depend on the sequence alone, not on where holes, pages and
  * list windows fall.
  *
- * The query heads of a kv head read the same K and V. One block therefore does up to six
- * neighbouring ones, and the blocks of the others return at once. The arithmetic of a head is the
- * same whichever heads are beside it.
+ * The query heads of a kv head read the same K and V. With hd 32, 128 or 256 one block
+ * therefore does up to six neighbouring ones, and the blocks of the others return at once. The
+ * arithmetic of a head is the same whichever heads are beside it.
  *
  * Error model, n attended tokens, u = 2^-24; all roundings to nearest, nothing flushed:
  * - score: RN(dot * inv_sqrt_d); dot: hd/32 fma a lane, then 5 additions: depth hd/32 + 5.
@@ -25,7 +25,7 @@
 #define ATTEST_KERNELS_QSA_ATTENTION_CUH
 
 #include "mma.cuh"
-#include "qsa_common.cuh"
+#include "qsa_cache.cuh"
 
 #define QSA_GROUP 4 /* tokens a warp takes at a time */
 #define QSA_GROUPS_AHEAD (DET_WARP / QSA_GROUP)
@@ -34,14 +34,6 @@
 #define QSA_MAX_HEADS 6                      /* heads of a block */
 #define QSA_MAX_HD 256
 #define QSA_RING (QSA_WARPS * 2 * QSA_GROUP * QSA_MAX_HD) /* bf16 elements */
-
-/* The paged cache as one kv head sees it. Offsets of a token are in elements. */
-struct qsa_cache {
-    const uint16_t *k, *v;
-    const int32_t *block_table;
-    uint32_t block_size, nkv, hd, kv_head;
-    bool wide; /* vector loads are aligned */
-};
 
 /* A stretch of the attended sequence: the tokens of `n_blocks` listed blocks of `ratio` tokens,
  * then consecutive tokens from tail_begin on; n_tokens together. first_group is the number of its
@@ -66,15 +58,6 @@ struct qsa_feed {
     uint32_t first, groups;    /* this warp's first group of the stretch, groups of the stretch */
     uint32_t slot;             /* where this lane's token of the current eight groups is */
 };
-
-/* 32 bits are enough: 2^32 slots of at least 64 bytes would be 256 GiB. */
-static __device__ __forceinline__ uint32_t qsa_token_slot(const struct qsa_cache *cache,
-                                                          uint32_t token)
-{
-    uint32_t page = (uint32_t)cache->block_table[token / cache->block_size];
-
-    return page * cache->block_size + token % cache->block_size;
-}
 
 static __device__ __forceinline__ uint32_t qsa_stretch_token(const struct qsa_stretch *stretch,
                                                              uint32_t i)
@@ -311,25 +294,6 @@ static __device__ __forceinline__ void qsa_begin_flow(struct qsa_flow<HEADS, DIM
     flow->inv_sqrt_d = inv_sqrt_d;
 }
 
-/* Joins the warps' results for one channel of a head, in warp order; zero if nothing was attended.
- * Warp w's sum is at partial[w * stride]. */
-static __device__ __forceinline__ uint16_t qsa_join_warps(const float *partial, uint32_t stride,
-                                                          const float *maxima, const float *sums,
-                                                          bool attended)
-{
-    float base = -det_inf(), numerator = 0.0f, denominator = 0.0f;
-
-    for (uint32_t w = 0; w < QSA_WARPS; w++) base = maxima[w] > base ? maxima[w] : base;
-    base = base == -det_inf() ? 0.0f : base;
-    for (uint32_t w = 0; w < QSA_WARPS; w++) {
-        float factor = det_exp_nonpos(maxima[w] - base);
-
-        numerator = fmaf(factor, partial[w * stride], numerator);
-        denominator = fmaf(factor, sums[w], denominator);
-    }
-    return fmt_f32_to_bf16(attended ? numerator / denominator : 0.0f);
-}
-
 /* Joins the warps' results, one head after the other, and stores the heads that exist. shared is
  * [8][hd] sums, [8] maxima, [8] denominators. */
 template <int HEADS, int DIMS>
@@ -436,30 +400,6 @@ static __device__ __forceinline__ void qsa_prefill_heads(const struct qsa_prefil
     qsa_merge_warps<HEADS, DIMS>(args->out + at, shared, &flow, args->existing, attended);
 }
 
-static __device__ __forceinline__ struct qsa_cache
-qsa_cache_view(const uint16_t *k_cache, const uint16_t *v_cache, const int32_t *block_table,
-               uint32_t block_size, uint32_t nkv, uint32_t hd, uint32_t kv_head)
-{
-    bool wide = (((uintptr_t)k_cache | (uintptr_t)v_cache) & 15u) == 0;
-
-    return {k_cache, v_cache, block_table, block_size, nkv, hd, kv_head, wide};
-}
-
-/* clang-format off */
-/* Calls HEADS_OF<HEADS, hd/32>. hd is a multiple of 32 from 32 to 256. */
-#define QSA_FOR_HD(HEADS_OF, HEADS, hd, ...)          \
-    switch ((hd) / DET_WARP) {                        \
-    case 1: HEADS_OF<HEADS, 1>(__VA_ARGS__); break;   \
-    case 2: HEADS_OF<HEADS, 2>(__VA_ARGS__); break;   \
-    case 3: HEADS_OF<HEADS, 3>(__VA_ARGS__); break;   \
-    case 4: HEADS_OF<HEADS, 4>(__VA_ARGS__); break;   \
-    case 5: HEADS_OF<HEADS, 5>(__VA_ARGS__); break;   \
-    case 6: HEADS_OF<HEADS, 6>(__VA_ARGS__); break;   \
-    case 7: HEADS_OF<HEADS, 7>(__VA_ARGS__); break;   \
-    case 8: HEADS_OF<HEADS, 8>(__VA_ARGS__); break;   \
-    }
-/* clang-format on */
-
 /* Grid (rows, nq), block 256, dynamic shared 4(8 hd + 16). The row at position p attends its listed
  * blocks, each named once, and the tail [complete*ratio, p]. */
 extern "C" __global__ void __launch_bounds__(QSA_THREADS)
@@ -471,7 +411,8 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
     extern __shared__ float qsa_shared[];
     __shared__ __align__(16) uint16_t ring[QSA_RING];
     uint32_t sharers = nq / nkv, kv_head = blockIdx.y / sharers, place = blockIdx.y % sharers;
-    uint32_t heads = sharers == 1 ? 1 : sharers <= 3 ? 3 : QSA_MAX_HEADS, left = sharers - place;
+    bool share = sharers > 1 && (hd == 32 || hd == 128 || hd == 256);
+    uint32_t heads = share ? QSA_MAX_HEADS : 1, left = sharers - place;
     struct qsa_prefill_args args = {
         q,
         qsa_cache_view(k_cache, v_cache, block_table, block_size, nkv, hd, kv_head),
@@ -485,12 +426,14 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
         inv_sqrt_d};
 
     if (place % heads != 0) return;
-    if (heads == 1)
+    if (!share)
         QSA_FOR_HD(qsa_prefill_heads, 1, hd, &args, qsa_shared, ring)
-    else if (heads == 3)
-        QSA_FOR_HD(qsa_prefill_heads, 3, hd, &args, qsa_shared, ring)
+    else if (hd == 32)
+        qsa_prefill_heads<QSA_MAX_HEADS, 1>(&args, qsa_shared, ring);
+    else if (hd == 128)
+        qsa_prefill_heads<QSA_MAX_HEADS, 4>(&args, qsa_shared, ring);
     else
-        QSA_FOR_HD(qsa_prefill_heads, QSA_MAX_HEADS, hd, &args, qsa_shared, ring)
+        qsa_prefill_heads<QSA_MAX_HEADS, 8>(&args, qsa_shared, ring);
 }
 
 #endif

@@ -8,7 +8,8 @@
  *   qsa_topk.cuh       qsa_topk_rows
  *   qsa_gather.cuh     qsa_gather
  *   qsa_attention.cuh  qsa_prefill_attn
- *   qsa_paged_decode.cuh  paged_decode_attn
+ *   qsa_paged_decode.cuh
+ *                      paged_decode_attn
  *
  * Compile with contraction off (-fmad=false): an fma happens only where one is written. */
 #include "qsa_attention.cuh"

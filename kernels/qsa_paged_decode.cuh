@@ -1,10 +1,10 @@
 /* Attention of one query over a whole short paged cache: online softmax, blocks of 8 warps.
  *
  * There are only nq blocks, so what counts is the time of one block: its issue slots, and the bytes
- * it draws through one multiprocessor. Two neighbouring heads of a kv head therefore divide their
- * work where they can: both blocks score the keys for both heads, and each adds up half of the
- * channels of V for both. That is 3/4 of the bytes for the same arithmetic, bit for bit, as each
- * head by itself.
+ * it draws through one multiprocessor. Two neighbouring heads of a kv head divide their work
+ * where hd is 64, 128 or 256: both blocks score the keys for both heads, and each adds up half of
+ * the channels of V for both. That is 3/4 of the bytes, and for a head the same arithmetic, bit for
+ * bit, as by itself.
  *
  * Order. Every eight neighbouring tokens are a group; warp w takes the groups w, w+8, w+16, ...,
  * four of them a turn, so that a turn has a key for every lane. The bits depend on the sequence
@@ -25,12 +25,20 @@
 #ifndef ATTEST_KERNELS_QSA_PAGED_DECODE_CUH
 #define ATTEST_KERNELS_QSA_PAGED_DECODE_CUH
 
-#include "qsa_attention.cuh"
+#include "qsa_cache.cuh"
 
 #define QSA_STEP 8                      /* keys a warp loads together, a group */
 #define QSA_STEPS (DET_WARP / QSA_STEP) /* steps of a turn for K, and again for V */
 #define QSA_BUFFERS 4                   /* steps in registers; divides 2 QSA_STEPS */
 #define QSA_AHEAD 2                     /* steps loaded before they are used */
+
+/* Arrays stay in registers only where every index is known to the compiler. The CPU backend has no
+ * such need, and its modules compile in half the time. */
+#if defined(ATTEST_SIMT)
+#define QSA_UNROLL
+#else
+#define QSA_UNROLL _Pragma("unroll")
+#endif
 
 /* One step of a lane: neighbouring channels of eight keys, two a word. */
 template <int DIMS> struct qsa_raw {
@@ -117,7 +125,7 @@ static __device__ __forceinline__ void qsa_load_step(struct qsa_decode<HEADS, DI
     const uint16_t *from = values ? state->v_lane : state->k_lane;
 
     if (qsa_step_begin(turn, step % QSA_STEPS, state->warp) >= state->n_tokens) return;
-#pragma unroll
+    QSA_UNROLL
     for (int t = 0; t < QSA_STEP; t++)
         qsa_read<n>(state->raw[step % QSA_BUFFERS].words[t], from + (uint64_t)places[t] * DET_WARP,
                     state->wide);
@@ -128,12 +136,12 @@ template <int HEADS, int DIMS, int step>
 static __device__ __forceinline__ void qsa_score_step(const struct qsa_decode<HEADS, DIMS> *state,
                                                       float parts[HEADS][DET_WARP])
 {
-#pragma unroll
+    QSA_UNROLL
     for (int t = 0; t < QSA_STEP; t++) {
         float k[DIMS];
 
         qsa_unpack<DIMS>(k, state->raw[step % QSA_BUFFERS].words[t]);
-#pragma unroll
+        QSA_UNROLL
         for (int h = 0; h < HEADS; h++) {
             float dot = state->q[h][0] * k[0];
 
@@ -151,13 +159,13 @@ static __device__ __forceinline__ void qsa_add_step(struct qsa_decode<HEADS, DIM
 {
     uint32_t begin = qsa_step_begin(turn, step - QSA_STEPS, state->warp);
 
-#pragma unroll
+    QSA_UNROLL
     for (uint32_t t = 0; t < QSA_STEP; t++) {
         float v[DIMS / HEADS];
 
         if (begin + t >= state->n_tokens) break;
         qsa_unpack<DIMS / HEADS>(v, state->raw[step % QSA_BUFFERS].words[t]);
-#pragma unroll
+        QSA_UNROLL
         for (int h = 0; h < HEADS; h++) {
             float weight = shared->weights[h][(step - QSA_STEPS) * QSA_STEP + t];
 
@@ -306,7 +314,7 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
     extern __shared__ float qsa_shared[];
     __shared__ struct qsa_decode_shared shared[QSA_WARPS];
     __shared__ float maxima[2][QSA_WARPS], sums[2][QSA_WARPS];
-    bool pairs = nq / nkv % 2 == 0 && hd % (2 * DET_WARP) == 0;
+    bool pairs = nq / nkv % 2 == 0 && (hd == 64 || hd == 128 || hd == 256);
     uint32_t first = pairs ? blockIdx.x / 2 * 2 : blockIdx.x;
     struct qsa_decode_args args = {
         q + (uint64_t)first * hd,
@@ -316,24 +324,14 @@ extern "C" __global__ void __launch_bounds__(QSA_THREADS)
         blockIdx.x - first,
         inv_sqrt_d};
 
-    if (!pairs) {
+    if (!pairs)
         QSA_FOR_HD(qsa_decode_heads, 1, hd, &args, qsa_shared, shared, maxima, sums)
-        return;
-    }
-    switch (hd / DET_WARP) {
-    case 2:
+    else if (hd == 64)
         qsa_decode_heads<2, 2>(&args, qsa_shared, shared, maxima, sums);
-        break;
-    case 4:
+    else if (hd == 128)
         qsa_decode_heads<2, 4>(&args, qsa_shared, shared, maxima, sums);
-        break;
-    case 6:
-        qsa_decode_heads<2, 6>(&args, qsa_shared, shared, maxima, sums);
-        break;
-    case 8:
+    else
         qsa_decode_heads<2, 8>(&args, qsa_shared, shared, maxima, sums);
-        break;
-    }
 }
 
 #endif
