@@ -26,9 +26,11 @@ static const struct preset presets[] = {
 
 static const char *const always[] = {
     "paged_decode_attn:model=qwen38,nq=2,regime=peaked,seed=0x38",
+    "paged_decode_attn:model=qwen38,len=525,nq=4,seed=0x37",
     "paged_decode_attn:model=qwen38,len=70,pages=high,seed=0x39",
     "paged_decode_attn:len=0,spare=+0,nq=3,nkv=1,hd=96,seed=0x3a",
-    "paged_decode_attn:len=5000,block=7,nq=1,nkv=1,hd=32,regime=exact_int,seed=0x3b", NULL};
+    "paged_decode_attn:len=5000,block=7,nq=1,nkv=1,hd=32,regime=exact_int,seed=0x3b",
+    NULL};
 
 static const struct number numbers[] = {
     {"seq_len", "len"},
@@ -64,6 +66,8 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     int64_t longest = tier == TIER_FULL ? 1500 : 130, block = rng_range(r, 1, 64);
     int64_t around[] = {block, 32, 4}, group = rng_range(r, 1, 3);
     case_set_int(c, "len", rng_edge(r, 0, longest, rng_pick(r, around, 3)));
+    /* A turn of all warps is 256 tokens. */
+    if (rng_one_in(r, 10)) case_set_int(c, "len", rng_edge(r, 200, 800, 256));
     case_set_int(c, "block", block);
     case_set_int(c, "nkv", rng_range(r, 1, 2));
     case_set_int(c, "nq", group * case_int(c, "nkv"));
@@ -90,7 +94,7 @@ const struct op op_paged_decode_attn = {
     .contract = CONTRACT_BOUND,
     USUAL_TABLES,
     .steps = (const struct step[]){{&interface_paged_decode_attn}, {0}},
-    .model = &qsa_attention_model,
+    .model = &qsa_decode_model,
     .wild = "len block nq nkv hd scale spare",
     .lay_out = qsa_lay_out,
     .fill = fill,

@@ -5,6 +5,12 @@
 const struct ref_error_model qsa_attention_model = {
     .exp_ulp = 1.0, .div_ulp = 0.5, .mma_k = 16, .rescales_per_key = 1.0 / 32, .rescales_fixed = 1};
 
+const struct ref_error_model qsa_decode_model = {.exp_ulp = 1.0,
+                                                 .div_ulp = 0.5,
+                                                 .mma_k = 16,
+                                                 .rescales_per_key = 1.0 / 256,
+                                                 .rescales_fixed = 1};
+
 const char *const qsa_attention_regimes[] = {
     "normal", "exact_int", "peaked", "flat",   "all_negative", "cancel",   "outlier", "walk",
     "needle", "subnormal", "huge",   "offset", "equal",        "specials", NULL};

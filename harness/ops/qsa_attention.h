@@ -5,9 +5,10 @@
 
 #include "harness/ops/qsa_common.h"
 
-/* What kernels/qsa_attention.cuh declares: exponentials to 1 ulp, weights in f32, one division,
- * n/32 + 1 rescales of any key. */
-extern const struct ref_error_model qsa_attention_model;
+/* What kernels/qsa_attention.cuh and kernels/qsa_paged_decode.cuh declare: exponentials to 1 ulp,
+ * weights in f32, one division; of any key n/32 + 1 rescales in the first, n/256 + 1 in the second.
+ */
+extern const struct ref_error_model qsa_attention_model, qsa_decode_model;
 /* Regimes of attention, NULL-terminated. */
 extern const char *const qsa_attention_regimes[];
 enum { QSA_ATTENTION_REGIMES = 14 };

@@ -217,7 +217,7 @@ const struct op op_qsa_decode_pipeline = {
     .contract = CONTRACT_SELECT,
     USUAL_TABLES,
     .steps = steps,
-    .model = &qsa_attention_model,
+    .model = &qsa_decode_model,
     .wild = "pos topk ratio heads ihd rot block gblock nq nkv hd theta eps scale spare",
     .lay_out = qsa_lay_out,
     .fill = qsa_pipeline_fill_cache,

@@ -44,6 +44,7 @@ static const struct preset presets[] = {
 
 static const char *const always[] = {
     "qsa_prefill_attn:model=qwen38,rows=1,pos=2600,nq=2,regime=peaked,seed=0x38",
+    "qsa_prefill_attn:model=qwen38,rows=1,pos=161,topk=30,seed=0x37",
     "qsa_prefill_attn:rows=10,pos=2046,topk=512,nq=1,nkv=1,hd=32,holes=alternate,seed=0x39",
     "qsa_prefill_attn:rows=3,pos=0,topk=1,ratio=64,block=64,nq=1,nkv=1,seed=0x3a",
     "qsa_prefill_attn:rows=4,pos=3,topk=300,ratio=1,block=1,nq=3,nkv=3,hd=96,holes=all,seed=0x3b",
@@ -191,7 +192,8 @@ static void sample(struct case_line *c, struct rng *r, enum tier tier, uint64_t 
     static const double scales[] = {0.125, 0.0625, 0.17677669, 0.37, 1};
     int64_t ratio = rng_one_in(r, 3) ? 4 : rng_range(r, 1, 9);
     int64_t longest = tier == TIER_FULL ? 1500 : 120, around[] = {ratio, 32, 8};
-    int64_t group = rng_range(r, 1, 3);
+    /* One block does six heads: groups of several blocks, the last of them not full. */
+    int64_t group = rng_one_in(r, 8) ? rng_range(r, 4, 8) : rng_range(r, 1, 3);
     case_set_int(c, "rows", rng_range(r, 1, 3));
     case_set_int(c, "ratio", ratio);
     case_set_int(c, "block", ratio * rng_range(r, 1, 64 / ratio));
