@@ -79,7 +79,7 @@ static __device__ __forceinline__ void qsa_copy(uint16_t *to, const uint16_t *fr
         for (int i = 0; i < DIMS; i++) to[i] = wanted ? from[i] : 0;
         return;
     }
-#if defined(__CUDA_ARCH__)
+#if !defined(ATTEST_SIMT)
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
                      (uint32_t)__cvta_generic_to_shared(to)),
                  "l"(__cvta_generic_to_global(from)), "n"(2 * (DIMS & 14)),
