@@ -11,7 +11,7 @@ int command_minimize(int argc, char **argv)
     static struct result failure;
     struct options o;
     struct verify_context x;
-    char error[512], text[CASE_TEXT_MAX];
+    char error[512], text[CASE_TEXT_MAX], flags[REPLAY_FLAGS_MAX];
     int code = EXIT_USAGE;
     uint64_t trials = 0;
     if (wants_help(argc, argv)) {
@@ -38,7 +38,8 @@ int command_minimize(int argc, char **argv)
         return failure.verdict == VERDICT_PASS ? EXIT_USAGE : EXIT_INFRA;
     }
     case_print(&c, text, sizeof text);
-    printf("FAIL %s\n  check %s, smallest of %llu cases tried\n%s  replay: attest run '%s'\n", text,
-           failure.check, (unsigned long long)trials, failure.text, text);
+    options_replay_flags(&o, flags, sizeof flags);
+    printf("FAIL %s\n  check %s, smallest of %llu cases tried\n%s  replay: attest run '%s'%s\n", text,
+           failure.check, (unsigned long long)trials, failure.text, text, flags);
     return EXIT_WRONG;
 }

@@ -202,7 +202,7 @@ static void report_finding(struct run *run, const struct slot *slot)
 {
     static struct case_line c;
     static struct result r;
-    char text[CASE_TEXT_MAX], path[4160], error[512];
+    char text[CASE_TEXT_MAX], path[4160], error[512], flags[REPLAY_FLAGS_MAX];
     bool known;
     r = *slot->failure;
     if (!case_parse(slot->text, &c, error, sizeof error)) return;
@@ -217,9 +217,12 @@ static void report_finding(struct run *run, const struct slot *slot)
     case_print(&c, text, sizeof text);
     printf("FAIL %s\n  backend %s, check %s; found after %.1f s, in case %" PRIu64 "\n%s", text,
            run->context.backend->name, r.check, slot->seconds, run->state->cases, r.text);
-    if (write_finding(run, &c, &r, text, path, sizeof path)) printf("  replay: attest run %s\n", path);
+    bool written = write_finding(run, &c, &r, text, path, sizeof path);
+    int failed = errno;
+    options_replay_flags(run->options, flags, sizeof flags);
+    if (written) printf("  replay: attest run %s%s\n", path, flags);
     else
-        printf("  replay: attest run '%s'\n  (%s: %s)\n", text, path, strerror(errno));
+        printf("  replay: attest run '%s'%s\n  (%s: %s)\n", text, flags, path, strerror(failed));
     fflush(stdout);
 }
 

@@ -33,6 +33,7 @@ bool options_parse(int argc, char **argv, struct options *o);
 /* Applies a file's line of options (`--timeout 600 --jobs 1`) where the command line says nothing
  * else. False with a message for an option that a file may not set. */
 bool options_wishes(const char *text, struct options *o, char *error, size_t error_size);
+enum { REPLAY_FLAGS_MAX = 3 * 4096 }; /* three paths; what does not fit is cut */
 /* The flags a replay needs to run the same kernel in the same way, each behind a blank, quoted for a
  * shell: backend, module or source, entry point, error model. */
 void options_replay_flags(const struct options *o, char *text, size_t size);

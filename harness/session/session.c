@@ -29,6 +29,7 @@ struct session {
     bool terminal, colour;
     uint32_t lines_up; /* lines of the live table now on the screen */
     char date[16];
+    char flags[REPLAY_FLAGS_MAX]; /* that end every replay line */
 };
 
 static volatile bool interrupted;
@@ -135,12 +136,10 @@ static void print_failure(struct session *s, const char *text, const struct resu
 {
     clear_live(s);
     FILE *f = s->options->json ? stderr : stdout;
-    char flags[3 * 4096];
-    options_replay_flags(s->options, flags, sizeof flags);
     fprintf(f, "%s%s%s %s\n  backend %s, check %s\n%s", s->colour ? "\033[31m" : "",
             r->verdict == VERDICT_FAIL ? "FAIL" : "ERROR", s->colour ? "\033[0m" : "", text,
             s->context.backend->name, r->check, r->text);
-    fprintf(f, "  replay: attest run '%s'%s\n", text, flags);
+    fprintf(f, "  replay: attest run '%s'%s\n", text, s->flags);
     fflush(f);
 }
 
@@ -221,9 +220,7 @@ static void plan_summary(struct session *s)
 /* A single failure was told already. */
 static void print_faults(struct session *s, uint64_t failures, FILE *f)
 {
-    char flags[3 * 4096];
-    options_replay_flags(s->options, flags, sizeof flags);
-    if (failures > 1) faults_print(&s->faults, s->plan, flags, f);
+    if (failures > 1) faults_print(&s->faults, s->plan, s->flags, f);
     faults_free(&s->faults);
 }
 
@@ -304,6 +301,7 @@ int session_run(const struct plan *plan, const struct options *o, const char *co
     s.terminal = isatty(STDERR_FILENO) && !o->json;
     s.colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
     s.start = now();
+    options_replay_flags(o, s.flags, sizeof s.flags);
     session_json_date(s.date, sizeof s.date);
     plan_summary(&s);
     if (!faults_init(&s.faults, s.jobs)) {
